@@ -44,10 +44,13 @@ class WorldListener(Protocol):
         """Handle the end of a node's life. An end after a reported crash is expected."""
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Handle the return of a dead node that somebody else restarted. `keeps`: its last state still exists."""
+        """Handle the return of a dead node that was not restarted by the supervisor.
+
+        `keeps`: its last state still exists.
+        """
 
     def refused(self, what: str) -> None:
-        """Handle the refusal of a process that does not belong to this run."""
+        """Handle the refusal of a process that does not belong to this run; `what` says in words what was refused."""
 
     def broke(self, error: Exception) -> None:
         """Handle an error that stops the world, and with it the run."""
@@ -55,9 +58,11 @@ class WorldListener(Protocol):
 
 @dataclass(frozen=True)
 class OpenResult:
-    """The result of opening a world: the label counts of each client, as in `partition.json`; None: no labels.
+    """The result of opening a world.
 
-    `notes` are sentences on the data.
+    Attributes:
+        partition: the number of examples of each label at each client, as in `partition.json`; None: no labels.
+        notes: remarks on the data, a sentence each.
     """
 
     partition: Json | None = None
@@ -68,8 +73,11 @@ class OpenResult:
 class Figures:
     """A world's final report.
 
-    `links` names the device that applied the links and its counts, `missed` what it failed to apply (empty: nothing).
-    A world in virtual time reports the time that passed, and the hash of its event log.
+    Attributes:
+        links: which device applied the rules of links (netdfl itself or the kernel), and what it counted.
+        missed: in words, what that device failed to apply; empty: nothing.
+        virtual_duration_s: the time that passed in a world in virtual time, in seconds; else None.
+        event_log_hash: the hash of the event log of a world in virtual time; else None.
     """
 
     links: Json = field(default_factory=dict)
@@ -98,7 +106,10 @@ class World(Protocol):
         """
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Start a life of each of `nodes`. Each connects, or exits, or the world reports an error."""
+        """Start a life of each of `nodes`, the time from a start to an end.
+
+        Each node connects, or exits, or the world reports an error.
+        """
 
     def begin(self, at_ns: int) -> int:
         """Set the fleet's time to `at_ns`; return the reading that this machine's clock has at the fleet's time 0."""
@@ -107,13 +118,13 @@ class World(Protocol):
         """Send an order to a node or to the evaluator; it is lost silently if the receiver is gone."""
 
     async def aclose(self, grace_s: float) -> Figures:
-        """Wait up to `grace_s` for the processes, which have the order to stop; then end the rest and clean up."""
+        """Wait up to `grace_s` seconds for the processes, which were ordered to stop; then end the rest and tidy."""
 
 
 class StallMonitor(Protocol):
-    """A monitor that looks for stalls in a world of virtual time. `due_ns` is the time of its next look.
+    """A monitor that looks for stalls in a world of virtual time.
 
-    `over`: nothing is worth waiting for any more, and the run ends.
+    `due_ns` is the time at which it looks next. `over` is true once nothing is worth waiting for, and the run ends.
     """
 
     due_ns: int
@@ -125,7 +136,7 @@ class StallMonitor(Protocol):
     def idle(self) -> None:
         """End a node's wait, or the run, because nothing can run and no timer is due.
 
-        The call is repeated while nothing can run all the same.
+        The world calls it again as long as nothing can run.
         """
 
 
@@ -133,17 +144,17 @@ class StallMonitor(Protocol):
 class VirtualWorld(Protocol):
     """The additional interface of a world in virtual time, whose complete state is known at any moment.
 
-    Set `begins` before the world is opened. The world calls it with each round that a node begins, and with the node's
-    last training loss.
+    `begins` is a callback, to be set before the world is opened. The world calls it whenever a node begins a round,
+    with the node, the round and the node's last training loss.
     """
 
     begins: Callable[[NodeId, int, float | None], None]
 
     def watched_by(self, monitor: StallMonitor) -> None:
-        """Start to call `monitor` at the times of its looks."""
+        """Let `monitor` look for stalls from now on: at its times `due_ns`, and whenever nothing can run."""
 
     def accounts(self) -> dict[NodeId, Account]:
-        """Return the current account of every node; for a node that is down, the last one."""
+        """Return every node's account of its doings, waits and sent messages; for a node that is down, the last one."""
 
     def sent(self) -> tuple[int, MessageCounts]:
         """Return the bytes that all nodes have sent so far, and the counts of their messages."""
@@ -160,9 +171,16 @@ class VirtualWorld(Protocol):
 
 @dataclass(frozen=True)
 class WorldConfig:
-    """The configuration of a world. `forkserver` was opened earlier; `keep_log` receives the lines of the event log.
+    """The configuration of a world.
 
-    `blueprint` may come from a scenario that differs only in events, rounds by the clock and luck: it saves making one.
+    Attributes:
+        scenario: the scenario.
+        directory: the run directory.
+        note: shows a message to the user.
+        forkserver: a fork server that was started earlier; None: the world starts one if it needs one.
+        keep_log: the file for the lines of the event log; None: only its hash is kept.
+        blueprint: shared parts that were built before; the scenario may differ from theirs in events, rounds by the
+            clock and the seed of links. None: the world builds them.
     """
 
     scenario: Scenario
@@ -204,14 +222,14 @@ class BackgroundTasks:
 
 
 _OBJECTS = 20_000
-"""New objects between two collections of garbage in a real world's supervisor: about 3 MB of refused calls."""
+"""New objects between two garbage collections in a real world's supervisor: 3 MB, if all are from refused calls."""
 
 
 def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
     """Run the coroutine `course` on a real event loop. Worlds in real time implement `World.run` by this.
 
-    Garbage is collected more often than in other parts of a run: each call that gRPC refuses leaves some 25 objects in
-    cycles, so a stranger decides how much garbage there is.
+    Garbage is collected more often than in other parts of a run. Each call that gRPC refuses leaves some 25 objects in
+    reference cycles, so strangers who call decide how much garbage there is.
     """
 
     async def run() -> T:

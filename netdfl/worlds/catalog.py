@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class WorldEntry:
-    """A world in the catalog: `make` creates it. A user's own world is an object of this class.
+    """A row in the catalog of worlds. A user's own world is an object of this class, too.
 
-    `repeatable`: the same scenario gives the same run, bit for bit. `resumable`: a killed run can go on. `engine`: the
-    source of its machines, if there is one, for commands that inspect them without a run.
+    Attributes:
+        options: the class of the scenario's options for this world.
+        make: creates the world.
+        repeatable: whether the same scenario gives the same run, bit for bit.
+        resumable: whether a killed run can go on.
+        engine: creates the provider of the world's machines, for commands that inspect them without a run; None: none.
     """
 
     options: type[WorldOptions]
@@ -47,7 +51,10 @@ def _simulated(setting: WorldConfig) -> World:
 
 
 def _quiet() -> None:
-    """Keep gRPC from printing TLS callers that it refused, which netdfl records. Call this before importing gRPC."""
+    """Keep gRPC from printing the TLS connections that it refused, which netdfl records.
+
+    Call this before importing gRPC.
+    """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 

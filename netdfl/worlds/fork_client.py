@@ -33,14 +33,20 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class ServerProcess(Child, Protocol):
-    """A process with two pipes."""
+    """The process of a fork server, with pipes to its input and from its output."""
 
     stdout: IO[bytes] | None
 
 
 @dataclass(frozen=True)
 class PreloadResult:
-    """The result of loading a plan: this machine's GPUs, the label counts of each client, remarks on the data."""
+    """The answer of a fork server that has loaded a plan.
+
+    Attributes:
+        gpus: the number of GPUs of its machine.
+        partition: the number of examples of each label at each client; None: no labels.
+        notes: remarks on the data.
+    """
 
     gpus: int
     partition: Json | None
@@ -127,7 +133,7 @@ class ForkServer:
         return pid
 
     async def left_alone(self, grace_s: float) -> None:
-        """Return when no node's process runs any more, or after `grace_s` seconds."""
+        """Return when no process of a node runs any more, or after `grace_s` seconds."""
         with suppress(TimeoutError):
             async with noticed_timeout(grace_s):
                 while self.processes and not self.ended.is_set():
@@ -135,7 +141,10 @@ class ForkServer:
                     await self._changed.wait()
 
     async def hold(self, host: str, port: int, token: str) -> None:
-        """Make the server open a lifeline to this supervisor. Raises MachineError if it can't, or RunError."""
+        """Make the server open a lifeline to this supervisor: a connection whose end shows that the server is gone.
+
+        Raises MachineError if it can't, or RunError.
+        """
         self._begin_to_read()
         why = (await self._ask({"hold": {"host": host, "port": port, "token": token}}))["held"]
         if why:
@@ -174,7 +183,8 @@ class ForkServer:
     def abandon(self) -> None:
         """Give up a server that is gone or does not answer, without waiting.
 
-        Its local process is ended in a thread: that may take until whatever started the server notices, too.
+        A thread ends the local process that leads to it. That may take until the system that started the server notices
+        its end, too.
         """
         if self._ending is not None:
             return
@@ -187,7 +197,7 @@ class ForkServer:
         self._ending.start()
 
     def close(self) -> None:
-        """End the fork server and all its children, immediately if it has none."""
+        """End the fork server and all its children; kill it at once if it was never asked anything."""
         if self._ending is not None:
             return
         if self._reading is None:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
-"""Time between the agreement on the fleet's start and the start."""
+"""Nanoseconds between the decision when the fleet's time starts and that start, so that all nodes hear of it before."""
 
 
 @dataclass(frozen=True)
 class NodePlacement:
-    """The placement of a node's process: its network namespace (None: the current one), and listening address."""
+    """The place of a node's process: network namespace (None: this process's), and the address at which it listens."""
 
     namespace: str | None = None
     address: str = "127.0.0.1"
@@ -96,8 +96,8 @@ class ProcessesWorld:
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
         """Run `course` in real time, and end the fork server afterwards.
 
-        Freed memory is kept in the meantime. Otherwise each thread of gRPC would fragment a memory arena of its own,
-        which calls of strangers let grow.
+        Freed memory is kept for reuse by this process in the meantime. Otherwise each thread of gRPC would fragment a
+        memory arena of its own, and calls by strangers would make these grow.
         """
         try:
             with freed_kept():
@@ -148,7 +148,7 @@ class ProcessesWorld:
             self._attendees[node].order(order)
 
     async def aclose(self, grace_s: float) -> Figures:
-        """Wait up to `grace_s` for the processes, then end them and the fork server."""
+        """Wait up to `grace_s` seconds for the processes, then end them and the fork server."""
         self._closing = True
         await self.forks.left_alone(grace_s)
         self._beside.cancel()
@@ -157,13 +157,13 @@ class ProcessesWorld:
         return Figures(links={"layer": self.scenario.world.loss_layer})
 
     def certify(self, nodes: Sequence[NodeId], life: Life) -> Mapping[NodeId, Credentials]:
-        """Expect this life of `nodes` to connect; return its TLS credentials, none without TLS."""
+        """Let the control server admit this life of `nodes`; return the nodes' TLS credentials, none without TLS."""
         for node in nodes:
             self._control.expect(node, life.epoch)
         return {node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {}
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Mark life `epoch` of `node` as ended at the control server."""
+        """Let the control server admit the life number `epoch` of `node` no longer, as that life has ended."""
         self._control.dismiss(node, epoch)
 
     # processes

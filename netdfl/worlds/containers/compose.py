@@ -24,11 +24,18 @@ _LISTENS = "grep -v 0B00007F /proc/net/tcp | grep -q ' 0A '"  # but for the cont
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """The common settings of one fleet's services.
+    """The common settings of all services of one fleet.
 
-    `shared` is the folder that they see as `/netdfl`; `mounts` are others, read-only, at the same path inside.
-    `owner` (`uid:gid`) is the user of their processes, and `socket` the path at which the packet forwarder takes their
-    devices. `labels` are on everything that is made; `hidden` names parts of the shared folder that no container sees.
+    Attributes:
+        scenario: the scenario.
+        image: the name of the image.
+        shared: the folder on the host that every container sees as `/netdfl`.
+        owner: the user of the processes in containers, `uid:gid`.
+        labels: labels on everything that Docker creates for the fleet.
+        mounts: other folders of the host, read-only, at the same path inside.
+        socket: the path of the socket at which the packet forwarder receives each node's TUN device.
+        environment: environment variables.
+        hidden: folders of the shared one that no container sees.
     """
 
     scenario: Scenario
@@ -65,7 +72,7 @@ class Fleet:
         return service | self._limits()
 
     def networks(self) -> dict[str, Any]:
-        """Return the fleet's isolated network; none if a forwarder carries the packets."""
+        """Return the Compose entry for the fleet's isolated network; empty if a forwarder carries the packets."""
         if acts_on_packets(self.scenario):
             return {}
         return {"networks": {NETWORK: {"internal": True, "labels": dict(self.labels)}}}
@@ -126,14 +133,14 @@ def service_name(node: NodeId) -> str:
 
 
 def acts_on_packets(scenario: Scenario) -> bool:
-    """Return whether links act on packets, so that nodes need devices and a forwarder."""
+    """Return whether link rules act on packets, so that nodes need TUN devices and a forwarder."""
     world: Any = scenario.world
     scripted = any(event.action in ("set", "unset") for event in compile_schedule(scenario))
     return world.loss_layer == "packet" and (bool(scenario.links) or scripted or scenario.underlay is not None)
 
 
 def engine_of(scenario: Scenario) -> str:
-    """Return the carrier of packets: netdfl's forwarder between TUN devices, or a Docker bridge."""
+    """Return the carrier of packets between nodes: `tun` (netdfl's forwarder of TUN devices) or `bridge` (Docker's)."""
     return "tun" if acts_on_packets(scenario) else "bridge"
 
 

@@ -19,7 +19,7 @@ from netdfl.core.types import Json
 
 REMEDY = "or run it --on namespaces or --on processes"
 _ANSWER_S = 120
-"""An engine of a busy machine may take long to answer. One that does not run refuses at once."""
+"""Seconds to wait for an answer of Docker: on a busy machine it may be slow. An engine that is down refuses at once."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class Docker:
 
 
 async def call(command: Sequence[str], *, told: bytes | None = None) -> str:
-    """Run a command with the input `told`; return its output. Raises MachineError with its last output.
+    """Run a command with the input `told`; return its output. Raises MachineError with the last lines of its output.
 
-    The command ends with this task and, on Linux, with this process.
+    The command is killed if the calling task is canceled and, on Linux, if this process dies.
     """
     process = await asyncio.create_subprocess_exec(
         *_follow(command),

@@ -34,10 +34,10 @@ class _Container:
     Attributes:
         name: its name.
         pid: the id of its process on this machine.
-        epoch: the number of its current life.
-        over: the end of that life; None while it goes on.
-        starting: whether it was started here, and Docker has not reported it yet.
-        by_others: whether it was started elsewhere.
+        epoch: the number of the node's current life.
+        over: how that life ended; None while it goes on.
+        starting: whether the supervisor started the container and Docker has not reported that yet.
+        by_others: whether somebody else started the container.
         starved: whether it ran out of memory.
         lived: whether a life of the node has begun in it.
     """
@@ -54,10 +54,10 @@ class _Container:
 
 @dataclass
 class Containers:
-    """The containers with `label` of the Compose project `project`, whose run directory is `home`.
+    """The containers of one run.
 
-    `exited` is called when a life of a node has ended, `started_again` when somebody else started the container of a
-    dead node.
+    Those with `label` of the Compose project `project`; `home` is the run directory. `exited` is called when a life of
+    a node has ended, `started_again` when somebody other than the supervisor has started the container of a dead node.
     """
 
     docker: Docker
@@ -210,5 +210,5 @@ def take_back(home: Path) -> None:
 
 
 def inside(plan: RunPlan) -> RunPlan:
-    """Return the plan with the paths that containers see."""
+    """Return a copy of the plan with the run directory and the supervisor's socket at their paths inside containers."""
     return RunPlan(**asdict(plan) | {"directory": HOME, "control": f"unix:{HOME}/control.sock"})

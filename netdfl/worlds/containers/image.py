@@ -33,7 +33,10 @@ _GLIBC = range(36, 4, -1)  # that of Debian 12, and older
 
 
 async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
-    """Return the name of the image for `scenario`: its own, one built earlier, or a new one. Raises MachineError."""
+    """Return the name of an image for `scenario`: the one that it names, or one built earlier or now.
+
+    Raises MachineError.
+    """
     world: Any = scenario.world
     if world.image:
         return str(world.image)
@@ -65,7 +68,7 @@ def write_recipe(folder: Path, scenario: Scenario, *, collects: bool = False) ->
     """Write all sources of the image for `scenario`, except the wheels, into `folder`; return the image's name.
 
     The name is a digest of these files, so it does not depend on packages that are installed here and not in the image.
-    `collects`: the image can also collect a run.
+    `collects`: add the packages for `netdfl collect`, which gathers the records of nodes into one run directory.
     """
     packages = packages_for(scenario, collects=collects, python=PYTHON)
     (folder / "wheels").mkdir(parents=True, exist_ok=True)
@@ -149,7 +152,7 @@ async def _exists(image: str) -> bool:
 
 
 def _digest(folder: Path, *names: str) -> str:
-    """Return a digest of twelve digits over the files of `folder`, or over the named ones."""
+    """Return twelve hexadecimal digits of a hash over all files of `folder`, or over those with the given `names`."""
     found = hashlib.sha256()
     for path in map(folder.joinpath, names) if names else _files(folder):
         found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())

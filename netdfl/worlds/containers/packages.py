@@ -40,14 +40,19 @@ Lookup = Callable[[str], metadata.Distribution]
 
 @dataclass(frozen=True)
 class Packages:
-    """The packages to install by pip: `requirements`, and in `versions` all packages that follow, with versions."""
+    """The packages to install by pip.
+
+    Attributes:
+        requirements: the requirements.
+        versions: these packages and all on which they depend, as `name==version`.
+    """
 
     requirements: Sequence[str]
     versions: Sequence[str]
 
     @property
     def torch(self) -> bool:
-        """Whether PyTorch is among them."""
+        """Whether PyTorch is among the packages to install."""
         return any(line.startswith("torch==") for line in self.versions)
 
 
@@ -79,7 +84,10 @@ def canonical(name: str) -> str:
 
 
 def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> set[str]:
-    """Return the optional packages that this scenario's nodes import."""
+    """Return the optional packages that this scenario's nodes import.
+
+    For imports of the user's own modules, only packages in `closure` (those on which netdfl can depend) are returned.
+    """
     from netdfl.host.blueprint import needs_torch
 
     own = set(_imports(scenario))
@@ -95,7 +103,7 @@ def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> 
 
 
 def _imports(scenario: Scenario) -> Iterator[str]:
-    """Yield the names of packages that the user's own modules import, directly or through each other."""
+    """Yield the names of packages that the user's own modules import, directly or through other modules of the user."""
     if scenario.file is None:
         return
     folder = scenario.file.resolve().parent
@@ -144,13 +152,13 @@ def _environment(python: str) -> dict[str, str]:
 
 
 class _RequirementWalk:
-    """A search through the requirements of distributions, by their metadata, for one environment."""
+    """A search for all packages on which given ones depend, in the metadata of installed ones, for one environment."""
 
     def __init__(self, find: Lookup, environment: Mapping[str, str]) -> None:
         self._find, self._environment = cache(find), environment
 
     def requirements(self, name: str, extras: Iterable[str]) -> Iterator[Requirement]:
-        """Yield the requirements of `name` with `extras`; none if it is not installed, as pip will resolve it."""
+        """Yield the requirements of `name` with `extras`; none if it is not installed: pip will find them itself."""
         from packaging.requirements import Requirement
 
         try:
@@ -163,7 +171,7 @@ class _RequirementWalk:
                 yield need
 
     def closure(self, asked: Sequence[str]) -> dict[str, str]:
-        """Return all packages that follow from `asked`, with their installed versions without build suffix."""
+        """Return the packages `asked` and all on which they depend, as name: installed version without build suffix."""
         from packaging.requirements import Requirement
 
         found: dict[str, str] = {}

@@ -151,7 +151,7 @@ class ContainersWorld(ProcessesBasedWorld):
     # what is heard of containers and of this machine's processes
 
     def _started_again(self, node: NodeId) -> None:
-        """Report a container that somebody else restarted; its node's checkpoint is in the run directory."""
+        """Report that somebody else restarted a node's container; the node's checkpoint is in the run directory."""
         keeps = (self._home / CHECKPOINTS / f"{node:03d}.safetensors").exists()
         self._news.came_back(node, keeps)
 
@@ -163,7 +163,10 @@ class ContainersWorld(ProcessesBasedWorld):
 
 
 async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
-    """Remove containers and networks of dead supervisors of this machine, and note it. Raises MachineError."""
+    """Remove containers and networks of dead supervisors of this machine, and report this by `note`.
+
+    Raises MachineError.
+    """
     listed = ["docker", "network", "ls", "--quiet", "--filter", f"label={SUPERVISOR}"]
     ids = (await call(listed)).split()
     networks = json.loads(await call(["docker", "network", "inspect", *ids])) if ids else []

@@ -65,7 +65,7 @@ class Lifeline:
         transport.write(_TAKEN)
 
     def let_go(self) -> None:
-        """Tell the fork server to end; keep the connection open until it has."""
+        """Ask the fork server to end, by closing this end for sending; the connection stays open until it has."""
         if self._transport is not None and self._transport.can_write_eof():
             with suppress(OSError):
                 self._transport.write_eof()
@@ -90,7 +90,7 @@ class Lifelines:
     """The server at which machines open their lifelines."""
 
     def __init__(self, silent_ns: int) -> None:
-        """Consider a machine gone after `silent_ns`, rounded to seconds, without an answer of its system."""
+        """Consider a machine gone when its kernel has not answered for `silent_ns` nanoseconds, rounded to seconds."""
         self.silent_s = max(2, -(-silent_ns // NS_PER_S))
         self._awaited: dict[bytes, Lifeline] = {}
         self._server: asyncio.Server | None = None

@@ -45,7 +45,7 @@ class Engine(Protocol):
 
 
 def before_port(address: str) -> str:
-    """Return an address in the form that a port follows: IPv6 in brackets."""
+    """Return `address` in the form that `:port` can follow: IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address
 
 
@@ -175,7 +175,7 @@ class Machine:
         ]
 
     async def aclose(self, grace_s: float) -> None:
-        """Wait up to `grace_s` for its processes to end, then end the fork server and the remaining ones."""
+        """Wait up to `grace_s` seconds for its processes to end, then end the fork server and remaining processes."""
         if self._forks is not None:
             await self._forks.left_alone(grace_s)
             if self._line is not None:
@@ -188,9 +188,9 @@ class Machine:
 def shares_of(offers: Mapping[str, Offer], num_nodes: int, sites: Sequence[Site] = ()) -> dict[str, list[NodeId]]:
     """Return the nodes of each machine that gets any.
 
-    Nodes of a site are shared by its machines, all others by the machines that no site names, or by all if there are no
-    such. Each gets consecutive numbers; the first ones get a node more if the numbers don't divide. Raises
-    MachineError.
+    The nodes of a site of the scenario are spread over the site's machines. All other nodes are spread over the
+    machines that no site uses, or over all machines if there are no such. Each machine gets consecutive ids; where the
+    numbers don't divide, the first ones get one node more. Raises MachineError.
     """
     if not offers:
         raise MachineError("no machine to place nodes on")

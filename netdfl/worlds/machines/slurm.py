@@ -49,7 +49,7 @@ class Slurm(Engine):
         return {name: Offer(await _resolved(address), tags) for name, (address, tags) in found.items()}
 
     def start(self, machine: str) -> ForkServer:
-        """Start a job step on `machine`; if it failed and left the job, start it in a new job."""
+        """Start a job step on `machine`; if the machine failed and left the job, start a new job on it."""
         one = ["--nodes=1", "--ntasks=1", f"--nodelist={machine}", "--unbuffered", "--immediate=10"]
         if machine in self._started and machine not in _allocated():
             place = {"--partition": "SLURM_JOB_PARTITION", "--account": "SLURM_JOB_ACCOUNT", "--qos": "SLURM_JOB_QOS"}
@@ -119,8 +119,14 @@ def script(
 ) -> str:
     """Return a job script that runs `scenario` on `machines` machines.
 
-    `resumable`: its nodes save checkpoints, so a preempted and requeued job continues where it was.
-    `rejoins`: the job outlives a machine that fails.
+    Args:
+        scenario: the scenario file.
+        name: the name of the job.
+        machines: the number of machines.
+        resumable: whether nodes save checkpoints, so that a preempted and requeued job continues where it was.
+        rejoins: whether the job outlives a machine that fails.
+        sets: changes of the scenario, each passed to `netdfl run` by `--set`.
+        options: further options of `sbatch`.
     """
     again = ["--requeue", "--open-mode=append"] if resumable else ["--no-requeue"]
     again += ["--no-kill"] if rejoins else []

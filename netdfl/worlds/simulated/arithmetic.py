@@ -11,14 +11,14 @@ from netdfl.core.process import few_collections
 from netdfl.core.rng import kept_streams
 
 A_NODE = 1000
-"""The objects of a node with its messages, roughly; a collection before so many new ones finds little garbage."""
+"""Roughly the Python objects of one node and its messages: a collection after fewer new ones per node finds little."""
 
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
     """Set torch to one thread and deterministic kernels inside the context, so that sums have a fixed order.
 
-    Draws from the process's own random streams inside are undone at the end.
+    On leaving, the random generators of the process are set back to their states from before.
     """
     import torch
 
@@ -35,9 +35,9 @@ def exact_arithmetic() -> Iterator[None]:
 
 @contextmanager
 def rare_collections(fleet: object, num_nodes: int = 0) -> Iterator[None]:
-    """Collect garbage rarely while a fleet of `num_nodes` lives; free an earlier fleet of this process first.
+    """Collect garbage rarely while a fleet of `num_nodes` lives.
 
-    The last fleet of this process is freed first if it is still there.
+    An earlier fleet of this process is freed first if it is still in memory.
     """
     global _last
     if _last() is not None:
@@ -48,7 +48,7 @@ def rare_collections(fleet: object, num_nodes: int = 0) -> Iterator[None]:
 
 
 def _none() -> None:
-    """Return None, because this process has had no fleet yet."""
+    """Return None: the value of the weak reference `_last` to the last fleet, as long as this process has had none."""
 
 
 _last: Callable[[], object] = _none

@@ -155,14 +155,14 @@ def slow_nodes(
 
 
 def slowed(times: ComputeTime, factors: Mapping[NodeId, float]) -> ComputeTime:
-    """Return the times of nodes of which some take `factors` as long."""
+    """Return compute times in which each node in `factors` takes its factor times as long."""
     return lambda node, round: round_ns(factors.get(node, 1.0) * times(node, round))
 
 
 def as_others(times: ComputeTime, nodes: Collection[NodeId], clients: Sequence[NodeId]) -> ComputeTime:
-    """Return times in which each of `nodes` takes the median of the clients that are not among them.
+    """Return compute times in which each of `nodes` takes the median time of all clients that are not in `nodes`.
 
-    Where all clients are among them, it is the median of all.
+    If all clients are in `nodes`, it is the median of all clients.
     """
     others = [node for node in clients if node not in nodes] or clients
 

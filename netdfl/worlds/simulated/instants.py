@@ -26,9 +26,9 @@ from netdfl.worlds.simulated.loop import NoSource, Source, VirtualLoop
 
 @dataclass
 class DueInstant:
-    """Two or more things that are due at one instant: the name and the node of each, in the usual order.
+    """Two or more things, messages or timers, that are due at one instant: name and node of each, in the usual order.
 
-    Messages come before timers. `answered`: the supervisor gave an order to a node after something of it.
+    Messages come before timers. `answered`: the supervisor gave some node an order at this instant.
     """
 
     at_ns: int
@@ -37,10 +37,10 @@ class DueInstant:
 
 
 class OrderedInstants:
-    """A `Source` around another one, by which what is due at one instant happens one by one."""
+    """A `Source` that wraps another one, and lets things that are due at one instant happen one by one."""
 
     def __init__(self, orders: Mapping[str, Sequence[str]], loop: VirtualLoop, fabric: OneByOneFabric) -> None:
-        """Follow `orders`: by instant the names of things, as `{"15ms": ["2->1", "0->1"]}`; others come after these."""
+        """Follow `orders`: names of things in order, by instant, as `{"15ms": ["2->1", "0->1"]}`; others come after."""
         self._orders: dict[int, list[str]] = {}
         for at, names in orders.items():
             self._orders.setdefault(parse_time_ns(at), []).extend(names)
@@ -51,7 +51,7 @@ class OrderedInstants:
         self.instants: list[DueInstant] = []
 
     def around(self, inner: Source) -> OrderedInstants:
-        """Do what `inner` has due, too."""
+        """Wrap the source `inner`: what is due there happens, too. Return this object."""
         self._inner = inner
         return self
 
@@ -74,7 +74,7 @@ class OrderedInstants:
             self._inner.run(now_ns)
 
     def note_answer(self) -> None:
-        """Note that the supervisor gives an order to a node now."""
+        """Note that the supervisor gives an order to a node at this instant."""
         if self.instants and self.instants[-1].at_ns == self._loop.now_ns:
             self.instants[-1].answered = True
 

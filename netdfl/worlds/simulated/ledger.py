@@ -24,7 +24,7 @@ from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
 
 MOST_SENT, MOST_DELIVERED = 64, 1 << 16
-"""The most lines in a node's ledger, and deliveries in the fleet's, before they are counted by edge."""
+"""The most lines in a node's ledger, and deliveries in the fleet's, that are held before they are counted by edge."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +41,8 @@ class _MulticastRun:
 class SimulatedLedger(NodeLedger):
     """The ledger of one simulated node: counts messages, and keeps details only of lost ones.
 
-    A multicast is counted by edge only when `edges` is read, or when there are many: a node with constant receivers has
-    one line for all rounds. `before_look` is called before each reading.
+    A multicast (one message to several receivers) is counted by edge only when `edges` is read, or when there are many:
+    a node with constant receivers has one line for all rounds. `before_look` is called before each reading.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class SimulatedLedger(NodeLedger):
             self.took(outcome.id.kind, dst, 1)
 
     def took(self, kind: Kind, dst: NodeId, times: int) -> None:
-        """Count messages of one kind that `dst` accepted."""
+        """Count `times` messages of one kind that `dst` accepted."""
         self._edge(kind, dst).delivered += times
         self.arrived_count += times
 

@@ -84,7 +84,7 @@ class NamedTimer:
 
     @property
     def acts(self) -> bool:
-        """Whether the callback does anything; an alarm may just set a later timer."""
+        """Whether the callback does anything when it runs now: false for an alarm that would only set a later timer."""
         alarm = getattr(self._callback, "__self__", None)
         return not isinstance(alarm, Alarm) or alarm.rings
 
@@ -233,12 +233,15 @@ class VirtualLoop(base_events.BaseEventLoop):
         return first[0] if first is not None and first[1] == NAMED else None
 
     def named_at(self, at_ns: int) -> list[TimerName]:
-        """Return the names of the named timers of an instant that do something, in order."""
+        """Return the names of the named timers that are due at an instant and do something, in the order of running."""
         when = (at_ns, NAMED)
         return [timer.name for timer in self._live(when) if timer.acts] if when in self._timers else []
 
     def run_named(self, at_ns: int, name: str) -> None:
-        """Run the timer of an instant whose name, as text with spaces, is `name`, before the others, if it is there."""
+        """Run one named timer of an instant before the others; `name` is its name as text with spaces.
+
+        Do nothing if it is gone.
+        """
         timers = self._timers.get((at_ns, NAMED), [])
         found = next((t for t in timers if not t._cancelled and " ".join(map(str, t.name)) == name), None)
         if found is not None:

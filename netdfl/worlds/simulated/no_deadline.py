@@ -22,7 +22,7 @@ def without_deadline(blueprint: Blueprint) -> Blueprint:
 
 
 class PerfectDeadlines:
-    """A source of events around another one, which also ends waits of some nodes once no missing message can arrive."""
+    """A source of events that wraps another, and ends waits of some nodes once no missing message can still arrive."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class PerfectDeadlines:
         return self._loop.now_ns if self._loop.can_run else self._inner.next_ns()
 
     def run(self, now_ns: int) -> None:
-        """Run what is due in the inner source."""
+        """Run the events of the inner source that are due."""
         self._inner.run(now_ns)
 
     def _end_wait(self, node: NodeId) -> None:
@@ -58,7 +58,7 @@ class PerfectDeadlines:
             waits.skip(lost)
 
     def _can_come(self, src: NodeId, dst: NodeId, at: StepId) -> bool:
-        """Return whether the message of `src` for step `at` of `dst` is under way, or can still be sent."""
+        """Return whether `src`'s message to `dst` for the step `at` is under way, or can still be sent."""
         flights = (flight.content[0] for flight in self._fabric.flights())
         if any((m.src, m.dst, m.at) == (src, dst, at) and m.kind in (Kind.DATA, Kind.NOTICE) for m in flights):
             return True

@@ -40,7 +40,8 @@ from netdfl.worlds.simulated.training import Training, VirtualWorker
 class SimulationContext:
     """The parts that all nodes of a simulated fleet share.
 
-    `models` has models to evaluate, by round and node. `remembers`, if given, is asked for every local round.
+    `models` holds models to evaluate, by round and node. `begins` is called whenever a node begins a round, with the
+    node, the round and its last training loss. `remembers`, if given, can supply the outcome of a local round.
     """
 
     blueprint: Blueprint
@@ -108,7 +109,7 @@ class SimulatedNode:
         return absent
 
     def live(self, life: Life) -> None:
-        """Start a life, and report it to the supervisor."""
+        """Start the life `life` of this node, and report it to the supervisor."""
         self.host = NodeHost(self._blueprint, self.id, life, self.parts, self._crash)
         self.ended = False
         role = Role.SERVER if self.id == self._blueprint.network.server else Role.CLIENT
@@ -150,7 +151,7 @@ class SimulatedNode:
             raise OwnCodeError(f"node {self.id}: {told}") from told.__cause__
 
     def _crash(self) -> None:
-        """End the current life, as the schedule demands."""
+        """End the current life by the crash that the schedule has for it now."""
         self._leave()
         if self.host.crash is not None:
             self._report(self.host.crash)

@@ -110,13 +110,13 @@ class Memory:
 
 
 def trained_of(after: NodeState, update: Update, task: Task) -> Trained:
-    """Return what is to be remembered of a local round that `task` has computed."""
+    """Return the parts of a local round's outcome that must be stored, once `task` has computed it."""
     extras = dict(update.extras)
     return Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss, after.statistics)
 
 
 def recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState, Update]:
-    """Return the outcome of a local round from `state` that was remembered, and leave `task` as it was left then."""
+    """Return a remembered local round's outcome for a node whose state before was `state`; set the task's loss."""
     task.last_loss = trained.last_loss  # type: ignore[misc]
     after = state._replace(start=trained.start, local=trained.local, statistics=trained.statistics)
     return after, Update(state.x, trained.x, trained.extras, trained.loss)

@@ -58,7 +58,7 @@ class Training:
     def __init__(self, clock: Clock, trainer: Trainer = one_by_one, *, at_once: bool = False) -> None:
         """Compute rounds by `trainer`, in batches of all that were submitted when the first one is due.
 
-        With `at_once`, a batch would not be faster than single rounds.
+        `at_once`: compute a round that takes no virtual time at once, because a batch would not be faster.
         """
         self._clock, self._trainer, self.at_once = clock, trainer, at_once
         self._jobs: dict[NodeId, Job] = {}
@@ -128,7 +128,7 @@ class VirtualWorker:
         return await self.training.run(self.node, round_, takes_ns, work)
 
     def spare(self, numel: int) -> bool:
-        """Return true, because inline work takes no virtual time."""
+        """Return true: work may always run inline, because it takes no virtual time."""
         return True
 
     def pause(self) -> None:

@@ -120,7 +120,7 @@ class SimulatedWorld:
         return outside_loops(run)
 
     def _plain(self) -> bool:
-        """Whether no vector is a torch tensor."""
+        """Whether vectors are netdfl's own (`compression.vector`), so that torch is not needed."""
         shared = self._shared
         return is_plain(self.scenario, make_algorithm(self.scenario)) if shared is None else shared.plain
 
@@ -280,7 +280,7 @@ class SimulatedWorld:
 
 
 def _nobody(node: NodeId, round: int, train_loss: float | None) -> None:
-    """Do nothing; used where no replay observes the starts of rounds."""
+    """Ignore the start of a node's round; the default of `begins`, which a monitor or a replay may set."""
 
 
 def _service(blueprint: Blueprint) -> SequentialService | Service:
@@ -294,7 +294,8 @@ def _service(blueprint: Blueprint) -> SequentialService | Service:
 def _size_of(scenario: Scenario) -> Callable[[Payload], int]:
     """Return a function from a message's contents to its size in bytes.
 
-    The size is the frame's; in a task of kind `sized`, it is that of the larger message for which the small one stands.
+    This is the size of its frame. In a task of kind `sized`, a small message stands for a larger one, whose size
+    counts.
     """
     task = scenario.task
     if isinstance(task, Train) or task.kind != "sized":
