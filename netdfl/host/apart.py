@@ -18,7 +18,7 @@ from netdfl.core.types import NodeId
 ASKS = 8
 CHUNK_BYTES = 256 * 1024
 RECEIPTS = 1 << 20
-"""Numbers of clock questions from here on serve as receipts of files; their time is not used."""
+"""Clock questions from this number on are no questions: their answers show that the files sent before have arrived."""
 GROWING = ("store", "logs")
 """Folders of a run directory whose files are only appended to."""
 
@@ -61,7 +61,7 @@ class ClockOffset:
 
 
 class ReportStream(Protocol):
-    """A carrier of reports and of parts of files."""
+    """A stream to the supervisor that carries a node's reports and parts of its files."""
 
     def report(self, report: Report) -> None:
         """Queue a report."""

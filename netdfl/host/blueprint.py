@@ -117,7 +117,7 @@ class Blueprint:
     algorithm: Algorithm
     problem: FleetProblem
     plain: bool
-    """Whether vectors are `netdfl.compression.vector`'s, so that nothing needs torch."""
+    """Whether model vectors are netdfl's own (`netdfl.compression.vector`), so that nothing needs torch."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> Blueprint:
@@ -163,7 +163,10 @@ class Blueprint:
         return any(event.parameters.get("state", "kept") == "lost" for event in self._returns.get(node, ()))
 
     def state_after(self, node: NodeId, crash: CompiledEvent, at_ns: int) -> str:
-        """Return whether the life of `node` after its `crash` at `at_ns` has its state, `kept`, or not, `lost`."""
+        """Return `kept` or `lost`: whether `node`, once it restarts after its `crash` at `at_ns`, still has its state.
+
+        If the schedule has no restart for it, the crash says so itself.
+        """
         events = self._returns.get(node, ())
         back = find_return(events, node, at_ns, source=crash.source, at_round=crash.at_round)
         if back is None:
@@ -195,13 +198,16 @@ class Blueprint:
 
     @cached_property
     def _links_used(self) -> frozenset[Edge] | None:
-        """The edges of a graph that has one-way edges; None if every edge works in both directions."""
+        """The directed edges in use, if any edge works in one direction only; None if all edges work in both."""
         topology = self.network.topology
         return used_links(self.scenario, topology) if topology.directed else None
 
     @cached_property
     def mutual(self) -> Mapping[NodeId, Sequence[NodeId]] | None:
-        """The nodes with edges in both directions, by node; None: all nodes. Cached, because it visits every edge."""
+        """For each node, the nodes with which it has edges in both directions; None: every node has, with all others.
+
+        Cached, because it visits every edge.
+        """
         links = used_links(self.scenario, self.network.topology)
         if links is None:
             return None
@@ -238,9 +244,9 @@ class Blueprint:
         return frozenset(each.at_round for each in self.schedule if each.action == "join" and each.at_round is not None)
 
     def joining(self, node: NodeId, round: int, weight: int) -> JoinPlan:
-        """Return the plan by which `node`, which lost its state, joins in `round` or later.
+        """Return the plan by which `node`, which lost its state, joins in `round` or later with the push-sum `weight`.
 
-        It asks the peers in order, beginning with the next higher id.
+        It asks its peers for a model in the order of their ids, beginning with the next higher one.
         """
         num, mutual = self.network.num_nodes, self.mutual
         others = range(num) if mutual is None else mutual.get(node, ())
@@ -248,9 +254,9 @@ class Blueprint:
         return JoinPlan(round=round, peers=tuple(peers), weight=weight if is_push(self.scenario) else None)
 
     def held_weight(self, node: Node) -> float | None:
-        """Return the push-sum weight that only this node holds, for the record of a crash.
+        """Return the push-sum weight that exists at this node alone, for the record of a crash.
 
-        None if it has no meaning.
+        None for a method without weights, and where messages carry running sums.
         """
         summed = self.scenario.delivery.kind == "running_sums"
         return node.held_weight if is_push(self.scenario) and not summed else None
@@ -267,7 +273,7 @@ class Blueprint:
         return range(self.network.num_nodes) if server is None else range(server, server + 1)
 
     def view(self, node: NodeId, round: int, gone: frozenset[NodeId]) -> View:
-        """Return the view of `round` that `node` has, without peers that it considers gone."""
+        """Return the neighbors and mixing weights of `node` in `round`, without peers that it takes for `gone`."""
         view = self.network.view(node, round)
         return without(view, gone, keep="columns" if self.push else "rows") if gone else view
 
@@ -300,7 +306,7 @@ class Blueprint:
 
     @cached_property
     def compared(self) -> ModelComparison:
-        """The messages whose receivers compare them, to find a sender that sends different ones."""
+        """The messages whose digests receivers compare, to find a node that sends different models to its neighbors."""
         mixing = self.algorithm.mixing
         shares_one = getattr(mixing, "one_share", False) and shares_equally(self.scenario, self.network)
         return comparison_of(self.scenario, getattr(mixing, "same_to_all", False) or shares_one)
@@ -327,7 +333,11 @@ class Blueprint:
         still: Callable[[], bool],
         epoch: int = 0,
     ) -> Node:
-        """Build a node that is ready to run. Its messages go to `sink`, which passes them on to its `mailbox`."""
+        """Build a node that is ready to run.
+
+        Messages to it go to `sink`, which passes them on to its `mailbox`. `saves`: it acknowledges messages only after
+        its state is stored. `still` returns whether it stands still, by a pause or a crash.
+        """
         task = self.problem.idle() if node == self.network.server else self.problem.task(node, device)
         return Node(
             id=node,

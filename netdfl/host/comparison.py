@@ -1,4 +1,4 @@
-"""The choice of messages that are compared between their receivers, to find a member that sends each another model."""
+"""The choice of messages that are compared between receivers, to find a node that sends each neighbor another model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MOST_SENDERS = 64
 
 
 class ModelComparison(NamedTuple):
-    """The messages that are compared by their receivers.
+    """The messages whose receivers compare them.
 
     Attributes:
         rounds: the rounds whose messages are compared.
-        every: one of how many senders has its messages compared in a round.
+        every: in each of these rounds, one in this number of senders has its messages compared.
     """
 
     rounds: frozenset[int]
@@ -30,9 +30,10 @@ NO_COMPARISON = ModelComparison(frozenset(), 1)
 
 
 def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
-    """Return the messages whose receivers compare them; none unless each node sends the same to all (`same_to_all`).
+    """Return the messages whose receivers compare them.
 
-    None are compared either if links deliver damaged messages, as damage makes them differ, too.
+    There are none unless each node sends the same to all neighbors (`same_to_all`), and none where links deliver
+    damaged messages, as damage makes them differ, too.
     """
     if not same_to_all or delivers_damage(scenario):
         return NO_COMPARISON

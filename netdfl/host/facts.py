@@ -31,7 +31,10 @@ Answer = dict[str, Any]
 
 
 def answer(question: Json, say: Callable[[Answer], None]) -> None:
-    """Answer a question by calls of `say`; serve a request for measurements until the process is killed."""
+    """Answer a question about this machine by calls of `say`.
+
+    A request to serve measurements is answered, and then served until the process is killed.
+    """
     if "serve" in question:
         with MeasurementServer(**question["serve"]) as served:
             say({"port": served.port, "pid": os.getpid()})
@@ -82,9 +85,10 @@ def address_in(network: str) -> str:
 
 
 def facts(wanted: Json) -> dict[str, Any]:
-    """Return facts about this machine. `wanted` may name a `listen` address, `names` to resolve, and `datasets`.
+    """Return facts about this machine, by name, such as its cores, GPUs, memory and versions of packages.
 
-    Of the nodes' `addresses` (`host:port`), each on this machine is bound once, to find ports that are taken.
+    `wanted` may hold a `listen` address to try, host `names` to resolve, `datasets` to look for, and `addresses`
+    (`host:port`) of nodes. Each of these that is on this machine is bound once, to find ports that are taken.
     """
     return {
         "host": socket.gethostname(),

@@ -1,6 +1,6 @@
 """The evaluation of a round: of the average of its nodes' models, and of some single models, in every world.
 
-At most two models are in memory beside the average.
+At most two models are in memory in addition to the average.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Read = Callable[[], ModelSnapshot]
 MEANS = {"test_": "mean_local_", "personal_": "mean_personal_"}
 """Prefixes of a local model's figures, and the prefixes of their means over the nodes."""
 ALONE = "test_"
-"""Prefix of the figures that are kept for each node."""
+"""Prefix of those figures of local models that are kept for each single node."""
 
 
 def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
@@ -43,7 +43,10 @@ def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str,
 
 
 def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, float]:
-    """Evaluate the average of `models` by the scenario's metrics. Each model is read twice."""
+    """Evaluate the average of `models`, and some of them alone, as the scenario asks; return the figures by name.
+
+    Each model is read twice.
+    """
     wanted, problem = blueprint.scenario.evaluation.local, blueprint.problem
     local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
     alone = len(models) == 1 and not blueprint.scenario.has_server
@@ -59,7 +62,7 @@ def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, floa
 
 
 class _KeptBuffers:
-    """The module buffers of the first model with mass, and of the model that was read last."""
+    """The module buffers of the first model whose push-sum weight is not 0, and of the model that was read last."""
 
     first: Kept = NOTHING
     last: Kept = NOTHING
@@ -78,10 +81,11 @@ def judge_average(
 ) -> dict[str, float]:
     """Evaluate the average model over the nodes of `read`; return the figures by name. Each model is read twice.
 
-    The average is the sum of x over the sum of w; without any mass there is none. `consensus_distance` is
-    the root of the mean over nodes of |z_i - average|^2, with z = x / w; a node without mass (w next to 0) has no z.
-    At most `local` models are judged alone; `of_node` gives the names of their figures.
-    `weight_sum`, the sum of w over n, is a figure of push-sum (`push`) alone.
+    Node i has a vector x_i and a push-sum weight w_i (1 without push-sum); its model is z_i = x_i / w_i. The average is
+    the sum of all x_i over the sum of all w_i; if no node has weight, there is none. `consensus_distance` is the root
+    of the mean over nodes of |z_i - average|^2; a node without weight has no z_i and is left out. At most `local`
+    models are evaluated alone, by `judge_local`; `of_node` gives the names of their figures. With push-sum (`push`),
+    `weight_sum` is the mean of all w_i.
     """
     together = _short_rows(list(read.values()))
     average, weights = averaged(list(read.values())) if together is None else together.averaged()
@@ -111,11 +115,11 @@ class _ModelRows(NamedTuple):
         return vector(total / weights, self.x.dtype), weights
 
     def _with_mass(self) -> NDArray[np.bool_]:
-        """Return an array that tells which nodes have mass, like `has_mass` does for one."""
+        """Return for each node whether its push-sum weight is not 0, like `has_mass` for one."""
         return np.abs(self.weights) >= LEAST_WEIGHT
 
     def squares(self, average: Tensor) -> list[float]:
-        """Return the squared distance of each node with mass from `average`."""
+        """Return the squared distance from `average` of each node's model, without nodes whose push-sum weight is 0."""
         weights = np.array(self.weights, self.x.dtype)
         some = self._with_mass()
         z = self.x[some] / weights[some, None]
@@ -135,7 +139,7 @@ def _short_rows(read: Sequence[Read]) -> _ModelRows | None:
 
 
 def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
-    """Return the sum of x over the sum of w (None if no node has mass), and the sum of w."""
+    """Return the average model, the sum of x over the sum of w (None if all weights w are 0), and the sum of w."""
     total, weights, some, dtype = None, 0.0, False, None
     for snapshot in (take() for take in read):
         total = _copy(snapshot.x) if total is None else total.add_(snapshot.x)
@@ -146,7 +150,7 @@ def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
 
 
 def _copy(x: Tensor) -> Tensor:
-    """Return a copy in float64."""
+    """Return a copy of `x` in float64."""
     double = x.double()
     return x.clone() if double is x else double
 

@@ -22,7 +22,7 @@ from netdfl.record.directory import CHECKPOINTS
 class StateKeeper(Protocol):
     """The storage of a node's state between its lives.
 
-    If it `saves`, acknowledgements wait until the state is durable.
+    `saves`: whether it stores states, so that a node acknowledges a message only once its state with it is durable.
     """
 
     saves: bool
@@ -32,7 +32,7 @@ class StateKeeper(Protocol):
         ...
 
     def load(self, fresh: NodeState) -> tuple[NodeState, Remembered | None]:
-        """Return the stored state, in the form of `fresh`, and the node's memory.
+        """Return the stored state, in the form of `fresh`, and the messages that the node must remember over a restart.
 
         (`fresh`, None) if nothing was stored.
 

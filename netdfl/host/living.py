@@ -36,9 +36,9 @@ from netdfl.transport.grpc.transport import Service
 
 FLUSH_S = 0.25
 STOPPED_S = 1.0
-"""Pauses of the process longer than this are reported: others can't tell them from a slow link."""
+"""Seconds from which on a standstill of the process is reported: other nodes can't tell it from a slow link."""
 MOST_REPORTS = 400
-"""Most progress reports per second of all nodes together that have begun no new round.
+"""The most progress reports per second of all nodes together, not counting a node's report that it began a round.
 
 A thousand took a tenth of a processor.
 """
@@ -185,7 +185,7 @@ class LivingNode:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def leave(self, code: int) -> None:
-        """Leave the network: close the transport and the record, and report the end."""
+        """Leave the network: close the transport and the record, and report the end with exit code `code`."""
         crash = self.host.crash
         self.host.fall_silent()
         with suppress(RunError):

@@ -20,7 +20,7 @@ from typing import Any
 CONNECT_S, QUIET_S = 3.0, 3.0
 PINGS = 10
 RATE_S, RATE_BYTES = 0.2, 8 << 20
-"""A stream is measured for this time (s), or for this number of bytes, without its first part."""
+"""A stream is measured for this many seconds, or this many bytes if they come first; its first part does not count."""
 UNCOUNTED = 0.25
 _TOKEN_BYTES, _PING, _STREAM = 32, b"p", b"s"
 _PIECE = bytes(1 << 16)

@@ -11,17 +11,19 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.transport.shared_memory.memory import SharedMemory
 
 MOST_VECTORS = 8
-"""The most bodies of a node in shared memory, unread or waiting on slow links; other bodies travel inside their
-messages."""
+"""The most message bodies for which a node has room in shared memory; further ones travel inside their messages.
+
+A body takes room while it is unread or waits on a slow link.
+"""
 BESIDE_BYTES = 1 << 16
-"""Room in a body beside its vector, in bytes."""
+"""Room in bytes for the rest of a message body, beside its vector."""
 MOST_OF_FREE = 0.5
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def shared_memory(blueprint: Blueprint, nodes: Sequence[NodeId]) -> SharedMemory | None:
-    """Return shared memory with room for a few vectors of each of `nodes`; None if all bodies travel in frames.
+    """Return shared memory with room for a few vectors of each of `nodes`; None if all bodies travel in their messages.
 
     Pages are taken when they are first written, so most nodes use two or three vectors.
     """

@@ -33,7 +33,7 @@ class ModelSnapshot(NamedTuple):
 
 
 class Models(Protocol):
-    """The destination of a node's models: those to be evaluated, and the last one if the scenario saves it."""
+    """The destination of a node's models: the models to be evaluated, and the last one if the scenario saves it."""
 
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
         """Hand over the model of `round`, to be evaluated during the next round."""

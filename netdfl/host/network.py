@@ -60,7 +60,10 @@ class NodeTransport(Transport, Protocol):
         ...
 
     async def hand_over(self) -> None:
-        """Let sent messages leave, give the others the fate `in_flight`, and send no more, because a crash follows."""
+        """Let sent messages leave the node, record those without a fate as `in_flight`, and send no more.
+
+        A crash of the node follows.
+        """
         ...
 
 
@@ -155,7 +158,7 @@ def message_options(blueprint: Blueprint) -> GrpcOptions:
 
 
 LOOKAHEAD_AT_HOME = 64 * 1024
-"""On one machine there is no delay that a window would have to bridge."""
+"""Bytes that a receiver may read ahead where all nodes are on one machine: without delay, more would not be faster."""
 
 
 _DIGITS = 16
@@ -171,7 +174,7 @@ class PausableSink:
         refused: Callable[[Message, str], None] = lambda message, why: None,
         compared: ModelComparison = NO_COMPARISON,
     ) -> None:
-        """Deliver into `mailbox` while open; begin open. `refused` gets each message without `admission`, and why.
+        """Deliver into `mailbox` while open; begin open. `refused` gets each message that `admission` rejects, and why.
 
         The digests of messages that are `compared` are kept.
         """

@@ -188,7 +188,7 @@ class NodeHost:
             self.node.delivery.close()
 
     def _record_open(self, delivery: AcknowledgingTransport) -> None:
-        """Record the unacknowledged shares of receivers that may lose, in a crash, what they took."""
+        """Record push-sum shares that were never acknowledged, to receivers that may lose their state in a crash."""
         for message in delivery.untaken() if self.blueprint.push else ():
             if self.blueprint.loses_state(message.dst):
                 details = {"dst": message.dst, "step": message.step, "weight": weight_in((message.payload,))}
@@ -372,7 +372,7 @@ class NodeHost:
             self._crashed()
 
     def _give_up_shares(self, delivery: AcknowledgingTransport, state: str) -> None:
-        """Record shares whose weight no later life of this node will have, so that the record can count them."""
+        """Record the push-sum shares that no later life of this node will have, so that their weight counts as lost."""
         if state == "lost":
             delivery.abandon()
             return

@@ -34,11 +34,18 @@ SCENARIO, NAMED = "scenario.yaml", "files"
 class RunPlan:
     """The facts that a process needs to run nodes of a fleet.
 
-    The process writes to `directory`, which holds the resolved scenario; the user's own parts lie in
-    `scenario_directory`. `control` is the supervisor's address, `secret` the secret of the run. Where `shares_disk` or
-    `shares_clock` is false, files or clock readings travel over the control plane; `luggage` then holds the first files
-    needed, by name, as base64. `share_memory` lists nodes that are forked from one process, whose large bodies lie in
-    shared memory. With `tells_versions`, nodes report their versions, which may differ from the supervisor's.
+    Attributes:
+        directory: the directory to which the process writes, with the resolved scenario.
+        scenario_directory: the directory of the user's own parts.
+        control: the supervisor's address.
+        secret: the secret of the run.
+        run_id: the id of the run.
+        scenario_hash: the hash of the scenario.
+        shares_disk: whether the process shares a disk with the supervisor; if not, files travel over the control plane.
+        shares_clock: whether it shares a clock with the supervisor; if not, it asks for the supervisor's time.
+        share_memory: nodes that are forked from one process and share memory for large bodies.
+        luggage: the first files that a process without the supervisor's disk needs: contents in base64, by name.
+        tells_versions: whether nodes report their versions of packages, which may differ from the supervisor's.
     """
 
     directory: str
@@ -54,7 +61,7 @@ class RunPlan:
     tells_versions: bool = False
 
     def settled(self, folder: Path) -> RunPlan:
-        """Unpack the luggage into `folder`; return the plan for a process that uses `folder` alone."""
+        """Unpack the files in `luggage` into `folder`; return the plan for a process that uses `folder` alone."""
         unpack({name: b64decode(content) for name, content in self.luggage.items()}, folder)
         (folder / "snapshots").mkdir()
         return replace(self, directory=str(folder), scenario_directory=str(folder), luggage={})
@@ -70,10 +77,16 @@ class RunPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """The command to a process to run some nodes, for one life each, at `address` (port 0: any).
+    """The command to a process to run some nodes, for one life each.
 
-    The process enters the network namespace `namespace` if given. The node -1 is the evaluator. `credentials` exist
-    where nodes speak mutual TLS; they reach the new process through a pipe, and are in no file.
+    Attributes:
+        nodes: the nodes; -1 is the evaluator.
+        device: the device for their computing.
+        life: the life that each of them begins.
+        address: the address at which they listen.
+        port: the port at which they listen; 0: any free one.
+        namespace: the network namespace that the process enters; None: it stays in its own.
+        credentials: the nodes' keys for mutual TLS, if they speak it; they reach the process by a pipe, and no file.
     """
 
     nodes: tuple[NodeId, ...]

@@ -80,9 +80,14 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessResources:
-    """The resources that the nodes of a process share.
+    """The resources that the nodes of one process share.
 
-    `control` and `shared` exist where several nodes speak plain text.
+    Attributes:
+        worker: runs their computing.
+        memory: shared memory for large message bodies; None: there is none.
+        secret: the secret of the fleet, which calls prove.
+        control: their common channels to the supervisor; None: each node has its own.
+        shared: their common server and connections to other nodes; None: each node has its own.
     """
 
     worker: Worker

@@ -68,9 +68,9 @@ class TrainingProblem:
         return outcome(self.model, self.model.flat(), examples, len(examples)).loss
 
     def fit_ways(self, local: object) -> list[str]:
-        """Turn off faster computations whose results differ from plain PyTorch's for this local solver.
+        """Turn off faster computations whose results differ from plain PyTorch's for the local solver `local`.
 
-        Return notes.
+        Return notes about this for the user.
         """
         x, y = self.shared.train.take(torch.arange(min(EXAMPLES, len(self.shared.train))))
         return fit_ways(self.model, local, x, y, self.spec.batch_size, rows=self.spec.batching == "auto")

@@ -14,14 +14,14 @@ from netdfl.training.alone import cores, one_by_one
 
 T = TypeVar("T")
 STARVED_S = 0.02
-"""Shortest lack of processor time in a local round that is recorded, in seconds."""
+"""A local round that lacked a processor for less than this many seconds is not recorded as such."""
 
 
 class PacedWorker(Worker, Protocol):
-    """A worker whose local rounds take `factor` times their usual time, and which can be paused.
+    """A worker that can be paused, and whose local rounds take `factor` times their usual time.
 
-    `cpu_s` is the processor time of the last local round, if that is less than half of its time and at least
-    `STARVED_S` less; else None.
+    `cpu_s` is the processor time of the last local round in seconds, if the round lacked a processor: if this is less
+    than half of the round's time, and at least `STARVED_S` less; else None.
     """
 
     factor: float
