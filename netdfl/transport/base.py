@@ -21,7 +21,7 @@ from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, Message, Multicast, Payload
 
 MOST_NS = 1 << 60
-"""Bound in nanoseconds, some 36 years, of a time on the fleet's clock that another node sends."""
+"""The largest valid time from another node, in nanoseconds on the fleet's clock: some 36 years."""
 
 
 def is_plausible(fate: str, arrived_ns: int | None) -> bool:
@@ -49,26 +49,36 @@ def deliver_one(sink: Sink, message: Message) -> Fate | None:
 
 
 class Ledger(Protocol):
-    """The interface to which a transport reports the messages that it sends and their fates.
+    """The interface to which a transport reports its sent messages and their fates (delivered, lost and so on).
 
-    Each message has one row, which its sender's side writes. Times are nanoseconds of the fleet's clock.
+    Each message has one row in the run's record, which its sender's side writes. Times are nanoseconds of the fleet's
+    clock.
     """
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count the messages of a multicast, `nbytes` together on the wire, that was handed to the transport."""
+        """Count the messages of a multicast that was handed to the transport; together they have `nbytes` bytes."""
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Record an outcome: the fate that its messages share, with one payload for each of its edges, in order."""
+        """Record the fate that all messages of `outcome` share.
+
+        `payloads` has one payload for each edge of the outcome, in the same order.
+        """
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Count an invalid message that was discarded; `what` describes it, and `edge` is None if it is unknown."""
+        """Count an invalid message that was discarded on its arrival.
+
+        `what` describes the message, and `edge` is None if its sender is unknown.
+        """
 
 
 class Transport(Protocol):
     """One node's end of the network."""
 
     def attach(self, sink: Sink) -> None:
-        """Deliver arriving messages into `sink`. Each life of a node calls this once, before its first message."""
+        """Deliver arriving messages into `sink`.
+
+        Each life of a node (from its start or restart on) calls this once, before its first message.
+        """
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Hand over the messages of one step, and return before they arrive.

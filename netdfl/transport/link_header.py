@@ -1,4 +1,4 @@
-"""The link header: the record of an emulated link that travels behind a message's frame, and the sink that reads it.
+"""The link header: a message's times on an emulated link, sent behind its frame, and the interface that takes it.
 
 Relies on: clocks of both nodes that agree, since its times are of the sender's.
 

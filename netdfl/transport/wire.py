@@ -30,7 +30,7 @@ Listing: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 """The name, dtype and shape of each array of a payload."""
 
 PROTOCOL_VERSION = 2
-"""The version of the calls: who says what to whom, and proves what."""
+"""The version of the calls between nodes and with the supervisor: their order, contents and proofs of membership."""
 FRAME_VERSION = 1
 """The version of a message's bytes, in which kept states hold what a node has sent."""
 BODY_AT = 48
@@ -46,9 +46,9 @@ _PIECE_BYTES = 1 << 18
 """Bytes that are hashed and copied at a time, so that the copy reads from the cache of a core."""
 _MAX_RANK = 16
 _NO_META = b"\x92\x80"
-"""The first bytes of msgpack metadata without entries: a pair that begins with an empty map."""
+"""The first bytes of a payload's msgpack metadata without key-value pairs: a pair that begins with an empty map."""
 _MOST_KEPT_BYTES = 1024
-"""Longest metadata whose reading is cached: a bound on what a sender can make this node keep."""
+"""Longest metadata in bytes whose decoded form is cached: a bound on what a sender can make this node keep."""
 _KINDS = tuple(Kind)
 _KIND_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 _Buffer = bytes | memoryview
@@ -185,11 +185,11 @@ class FrameWriter:
 
 
 frame_size = FrameWriter.size
-"""The exact bytes of a frame with a payload, which a message takes on a simulated link too."""
+"""The exact size in bytes of a frame with a payload, which simulated links also count."""
 
 
 def encode(message: Message, run_id: bytes, sent_ns: int) -> bytes:
-    """Return the whole frame in one piece, made once per payload and step: neighbors share it."""
+    """Return the frame of a message as one bytes object, made once per payload and step, as neighbors share it."""
     writer = FrameWriter(run_id)
     return writer.join(writer.header(message, sent_ns), message.payload)
 

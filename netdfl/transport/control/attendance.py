@@ -60,7 +60,7 @@ def control_channels(secret: FleetSecret, credentials: Credentials | None = None
 class Attendee:
     """A node with an open control stream, as the supervisor sees it.
 
-    `hello` is the node's first report; `orders` are queued orders that are not sent yet.
+    `hello` is the node's first report; `orders` is the queue of orders that are not sent yet.
     """
 
     hello: Hello
@@ -148,7 +148,7 @@ class ControlServer:
             await self._server.stop(0.5)
 
     def expect(self, node: NodeId, epoch: int) -> None:
-        """Let life `epoch` of `node` attend once.
+        """Accept one control stream from life `epoch` of `node`, that is, after `epoch` restarts.
 
         Its other lives are refused, as are nodes that were never expected.
         """
@@ -157,7 +157,7 @@ class ControlServer:
     def dismiss(self, node: NodeId, epoch: int) -> None:
         """Treat life `epoch` of `node` as ended, even if only its connection failed.
 
-        Its stream is closed, and it can't attend again.
+        Its stream is closed, and it can't open another one.
         """
         self.expect(node, epoch + 1)
         heard, hearing = self._hearing.get(node, (epoch + 1, None))
@@ -214,7 +214,7 @@ class ControlServer:
         return ""
 
     async def _refuse(self, context: Any, told: str, reason: str) -> None:
-        """Abort a call from outside this fleet: the caller gets `told`, the record `reason`.
+        """Abort a call from outside this fleet: the caller gets the text `told`, the run's record gets `reason`.
 
         Always raises gRPC's abort error.
         """
@@ -228,7 +228,7 @@ class ControlClient:
     def __init__(
         self, shared: SharedChannel, call: Any, on_order: Callable[[Order], None], on_lost: Callable[[str], None]
     ) -> None:
-        """Take over a call that the supervisor has welcomed."""
+        """Take over the call of a control stream that the supervisor has accepted."""
         self._shared = shared
         self._call = call
         self._on_lost = on_lost
@@ -251,7 +251,8 @@ class ControlClient:
         run on the event loop and must not block.
 
         Raises:
-            TransportError: no program listens there, or the supervisor refuses this node; the message says which.
+            TransportError: no program listens there, or the supervisor refuses this node; the error message says which
+                of the two.
         """
         credentials = channels.credentials
         shared = channels.to(address, SUPERVISOR)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PLAIN = {kind.__name__: kind for kind in (*get_args(Order), *get_args(Report), Again, MessageCounts)}
 _PLACES = {each.message_type.name: each.name for kind in (pb.Order, pb.Report) for each in kind.DESCRIPTOR.fields}
-"""The field of `Order` or `Report` that holds each order or report, by its name."""
+"""For each kind of order or report, by its name: the field of `Order` or `Report` (protobuf) that holds it."""
 _NUMBERS = frozenset(("int", "float", "bool", "NodeId"))
 
 
@@ -68,14 +68,14 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, name: str, place: FieldDescriptor, annotation: str) -> _Form:
-        """Return the form of a dataclass field, derived from its type annotation."""
+        """Return the form of the dataclass field `name`, from its type annotation; `place` is the protobuf field."""
         is_optional = annotation.endswith("| None")
         return cls(name, place, annotation, is_optional, annotation in _NUMBERS and not is_optional)
 
 
 @cache
 def _forms(kind: type[DataclassInstance]) -> tuple[type[Message], Sequence[_Form]]:
-    """Return the protobuf class of `kind`, and the forms of its fields."""
+    """Return the protobuf class that matches the dataclass `kind`, and the forms of the fields."""
     message: type[Message] = getattr(pb, kind.__name__)
     places = message.DESCRIPTOR.fields_by_name
     return message, [_Form.of(each.name, places[each.name], str(each.type)) for each in fields(kind)]

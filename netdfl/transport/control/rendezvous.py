@@ -63,7 +63,7 @@ class Rendezvous:
         return sorted(self.members - self.ready)
 
     def service(self, guard: Guard | None = None) -> grpc.GenericRpcHandler:
-        """Return the service for the node's server; with a `guard`, certificates prove who the callers are."""
+        """Return the gRPC service that answers other nodes' calls; with a `guard`, certificates prove who they are."""
         self._guard = guard
         meet = grpc.unary_unary_rpc_method_handler(self.meet, Call.FromString, Answer.SerializeToString)
         return grpc.method_handlers_generic_handler(_SERVICE, {"Meet": meet})
@@ -147,7 +147,7 @@ def make_call(me: Identity, phase: Phase = ASKING, versions: Versions = {}) -> C
 
 
 def _what_is_wrong(answer: Answer) -> str:
-    """Return the reason why an answer does not come from netdfl; empty if it may."""
+    """Return the reason why an answer can't come from netdfl; empty if it can."""
     if len(answer.run_id) != 8 and not answer.refusal:
         return f"a run of {len(answer.run_id)} bytes"
     if abs(answer.now_ns) > MOST_NS or answer.round > MOST_ROUND or answer.known_epoch > MOST_EPOCH:
@@ -158,8 +158,8 @@ def _what_is_wrong(answer: Answer) -> str:
 class Reply(NamedTuple):
     """The answer to a rendezvous call.
 
-    It has the duration of the call, and the fleet's start on the caller's monotonic clock, which is None until the
-    start is agreed.
+    It also holds the duration of the call, and the start of the fleet's time on the caller's monotonic clock, which is
+    None until the nodes have agreed on the start.
     """
 
     answer: Answer
@@ -168,11 +168,11 @@ class Reply(NamedTuple):
 
 
 class StrangerError(TransportError):
-    """An error for an address where another program answers than the expected node, or where no TLS is spoken."""
+    """The error that the expected node is not at an address: another program answers there, or nothing speaks TLS."""
 
 
 class Line:
-    """A connection to another node, opened anew after each failure so that the host name is resolved again."""
+    """A connection to another node, opened again after each failure, so that the host name is also resolved again."""
 
     def __init__(
         self, peer: NodeId, address: str, credentials: Credentials | None = None, secret: FleetSecret = OPEN

@@ -27,12 +27,15 @@ from netdfl.core.types import Edge, Kind, Message, MessageId, Multicast, NodeId,
 from netdfl.transport.base import Fate, Ledger, is_plausible
 
 REPORT = b""
-"""The link header of a report."""
+"""The link header that marks a message as a report of fates: it is empty."""
 
 
 @dataclass(slots=True, eq=False)
 class SentMessage:
-    """A message that this node sent and whose fate is not known yet. `there`: the receiver holds it until it is due."""
+    """A message that this node sent and whose fate is not known yet.
+
+    `there`: the message is at its receiver, which holds it until it is due.
+    """
 
     message: Message
     nbytes: int
@@ -41,9 +44,10 @@ class SentMessage:
 
 
 class Receipts:
-    """The messages that the carrier (the real transport) took and whose fates are open. It is the carrier's `Ledger`.
+    """The messages that the carrier (the real transport) took and whose fates are open: the carrier's `Ledger`.
 
-    The carrier's fates are those of its calls. They become rows only if the message has ended with the call.
+    The carrier reports the result of each of its calls. It becomes a row of the run's record only if it is the
+    message's final fate.
     """
 
     def __init__(
@@ -51,7 +55,8 @@ class Receipts:
     ) -> None:
         """Record final fates in `ledger`; `epoch` (the node's life) makes serial numbers differ between lives.
 
-        `notice_answered` gets the receiver of each notice, once its call has an answer.
+        `notice_answered` is called with the receiver of each notice about shared rates (`shares.py`), once its call has
+        an answer.
         """
         self._ledger, self._notice_answered = ledger, notice_answered
         self._serial = epoch << 40
@@ -76,7 +81,7 @@ class Receipts:
             self._end(serial, None, Fate.IN_FLIGHT)
 
     def give_up(self, node: NodeId) -> None:
-        """Give the messages that `node` holds the fate `failed:gone`."""
+        """Give the fate `failed:gone` to the messages that `node` holds until they are due."""
         for serial, sent in list(self._open.items()):
             if sent.there and sent.message.dst == node:
                 self._end(serial, None, Fate.GONE)
@@ -90,7 +95,7 @@ class Receipts:
         return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": told}))
 
     def take_report(self, message: Message) -> None:
-        """Record the fates that a report names, for messages that were sent to the report's author.
+        """Record the fates in a report, which are of messages that this node sent to the report's author.
 
         Raises MalformedMessage.
         """
@@ -114,7 +119,7 @@ class Receipts:
             self.settle(sent, arrived_ns, fate)
 
     def _carried(self, dst: NodeId, id: MessageId, serial: int) -> None:
-        """Stop waiting for the carrier's answer to a message."""
+        """Stop waiting for the carrier's answer to the message with this `serial` number."""
         serials = self._serials.get((dst, id), [])
         if serial in serials:
             serials.remove(serial)

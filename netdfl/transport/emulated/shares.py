@@ -1,4 +1,4 @@
-"""Notices by which nodes that emulate their own links divide the rates of downlinks and of core links among senders.
+"""Notices between nodes that emulate their own links, to divide the rates of downlinks and core links among senders.
 
 A notice is no message of the fleet: it crosses no emulated link, has no row in the record, and its bytes are not
 counted. It goes over the connection of heartbeats, so that it does not wait behind models. Notices about core links go
@@ -43,7 +43,7 @@ class ShareNotices:
     ) -> None:
         """Prepare the notices of `node` in its life `epoch`.
 
-        `carry` sends a notice to a node, `report` to the supervisor.
+        `carry` sends a notice to a node, and `report` sends one to the supervisor.
         """
         self._node, self._epoch, self._carry, self._report = node, epoch, carry, report
         self._links, self._ways = links, links.told_ways
@@ -53,7 +53,7 @@ class ShareNotices:
         self._unanswered: set[NodeId] = set()
 
     def tell(self) -> None:
-        """Send each node that has answered the previous notice the changes since then, and the supervisor its own."""
+        """Send what has changed since the last notices: to nodes that have answered theirs, and to the supervisor."""
         news: dict[NodeId, dict[str, Any]] = {}
         since_ns, downlink_ns = self._links.shared_since_ns
         for (src, dst), link in self._told.items():
@@ -73,7 +73,7 @@ class ShareNotices:
         self._unanswered.discard(node)
 
     def end(self) -> None:
-        """Notify the receivers that this node leaves, so none of its messages crosses their downlinks any more."""
+        """Notify the receivers that this node leaves, so that none of its messages crosses their downlinks any more."""
         for (src, dst), link in self._told.items():
             if src == self._node and link.end():
                 self._send(dst, {_FLOW: list(ENDED._replace(since_ns=self._links.shared_since_ns[0]))})
@@ -89,7 +89,10 @@ class ShareNotices:
             self._told[self._node, node].forget()
 
     def take(self, message: Message, now_ns: int) -> Sequence[StageOutcome]:
-        """Handle a notice from another node; return its effects on messages under way. Raises MalformedMessage."""
+        """Take over a notice from another node; return the changes that follow for messages under way from this node.
+
+        Raises MalformedMessage.
+        """
         src, meta, told = message.src, message.payload.meta, self._links.told
         share = meta.get(_SHARE)
         match meta.get(_FLOW), share, meta.get(_REFUSED):
@@ -113,5 +116,5 @@ class ShareNotices:
         return told.share((self._node, src), rate_bps, now_ns, max(0, since_ns))
 
     def take_rates(self, told: CoreRates, now_ns: int) -> Sequence[StageOutcome]:
-        """Handle the supervisor's rates of core links; return their effects on messages under way."""
+        """Use the supervisor's rates over core links; return the resulting changes of messages under way."""
         return self._links.take_rates(self._node, told.rates_bps, now_ns, told.since_ns, answers=told.answers)

@@ -58,7 +58,7 @@ Measure = Callable[[NodeId, int, int, int, int], None]
 class ReceivedMessage:
     """A message that has arrived and is held until it is due.
 
-    While `direct`, its fate goes back as the answer to its call.
+    While `direct`, its fate goes back as the answer to the call that brought it, else in a report.
     """
 
     message: Message
@@ -138,14 +138,14 @@ class EmulatedTransport:
         self._offer_again()
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Reach `node` at `address` from now on; the messages that an earlier life of it held are lost."""
+        """Reach `node` at `address` from now on; messages that an earlier life of `node` was holding are lost."""
         self.carrier.set_peer(node, address, epoch)  # which may have more to tell of what was held
         self.receipts.give_up(node)
         if self._shares is not None:
             self._shares.forget(node)
 
     def set_gone(self, node: NodeId) -> None:
-        """Mark `node` as gone until `set_peer`: messages that it holds or that go to it fail as `failed:gone`."""
+        """Mark `node` as gone until `set_peer`: messages that it holds, and messages to it, fail as `failed:gone`."""
         self.carrier.set_gone(node)
         self.receipts.give_up(node)
         if self._shares is not None:
@@ -191,7 +191,11 @@ class EmulatedTransport:
     # time
 
     def _advance(self) -> None:
-        """Process due events; let messages leave the sender's half a little early, but never past a link change."""
+        """Process what is due on this node's halves of the links, and the scheduled changes of links.
+
+        Messages leave the sender's half a little before they are due there, but never before an earlier link change is
+        made.
+        """
         now = self._clock.now_ns()
         while self._changes and (self._changes[0].at_ns or 0) <= now:
             event = self._changes.pop(0)
@@ -236,7 +240,7 @@ class EmulatedTransport:
             self._timer = None
 
     def _half(self, edge: Edge, receiving: bool) -> EdgeState:
-        """Return this node's half of `edge`: the sender's, or if `receiving` the receiver's.
+        """Return the half of `edge` that this node emulates: the sender's, or if `receiving` the receiver's.
 
         No arrival is computed in advance, because real timers are late.
         """
@@ -266,7 +270,7 @@ class EmulatedTransport:
         return edge.order_key ^ message_order_key(self._seed, message.id)
 
     def _open(self, unit: InFlight[EdgeState, SentMessage]) -> SentMessage:
-        """Return the message of a unit in the link engine; a copy that a link made gets a new message."""
+        """Return the message that `unit` stands for in the link engine; a copy made by a link gets a new message."""
         sent = unit.content
         if unit.copy:
             sent = SentMessage(sent.message._replace(), sent.nbytes, sent.sent_ns)
@@ -310,7 +314,7 @@ class EmulatedTransport:
         return held.fate or Fate.IN_FLIGHT
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when the mailbox takes messages again or those that waited were offered again."""
+        """Call `callback` once, when the mailbox has room, or the messages that wait for room were offered again."""
         if self._waiting or not self._begun:
             self._blocked.append(callback)
         elif self._sink is not None:

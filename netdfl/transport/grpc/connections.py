@@ -56,8 +56,8 @@ class ServedNode:
 class Port:
     """A server port that several nodes of a process may share.
 
-    Each call names its node in the metadata, and proves the fleet's secret. A refused call is counted at the first
-    node. With a `guard`, the port speaks TLS and serves one node.
+    Each call names its node in the metadata, and proves the fleet's secret. A refused call is counted at the first node
+    of the port. With a `guard`, the port speaks TLS and serves one node.
     """
 
     def __init__(self, options: GrpcOptions, guard: Guard | None = None, secret: FleetSecret = OPEN) -> None:
@@ -116,7 +116,10 @@ class Port:
         return NOT_OF_THIS_FLEET if callee is None else ""
 
     def proved(self, peer: str) -> None:
-        """Never end this connection, as a member made a call over it; `peer` is gRPC's name for its other end."""
+        """Protect a connection from being ended as a stranger's, because a member of the fleet made a call over it.
+
+        `peer` is gRPC's name for the other end.
+        """
         if self._visitors is not None:
             self._visitors.proved(peer)
 
@@ -130,7 +133,7 @@ class Port:
 
 
 class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """A gRPC handler that directs each call to its node."""
+    """The gRPC handler of a shared port, which directs each call to the node that the call names."""
 
     def __init__(self, asked: Callable[[Mapping[str, str | bytes]], ServedNode | None]) -> None:
         self._asked = asked
@@ -142,7 +145,7 @@ class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class SharedChannel:
-    """A gRPC channel to an address, closed when its last user leaves."""
+    """A gRPC channel to an address, closed when its last user leaves it."""
 
     def __init__(self, channel: grpc.aio.Channel, let_go: Callable[[], object]) -> None:
         """Start without users; call `let_go` after the last user has left."""
@@ -179,7 +182,7 @@ class Channels:
         self._open: dict[tuple[str, NodeId | None], SharedChannel] = {}
 
     def to(self, address: str, callee: NodeId) -> SharedChannel:
-        """Return the channel for calls to node `callee` at `address`; the user must release it afterwards."""
+        """Return the channel for calls to node `callee` at `address`; the user must leave it afterwards."""
         key = address, None if self.credentials is None else callee
         shared = self._open.get(key)
         if shared is None:

@@ -21,7 +21,8 @@ _Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
 def patient(most_s: int, streams: int, calls: int, connections: int) -> list[tuple[str, int]]:
     """Return gRPC server options that let calls wait up to `most_s` seconds while the server is busy.
 
-    By default gRPC cancels a call after 30 s, and some calls when a thousand wait. A large fleet reaches both.
+    By default gRPC cancels a call that has waited for 30 s, and some calls when a thousand wait. A large fleet reaches
+    both limits.
 
     Args:
         most_s: the longest time in s that a call waits.

@@ -14,10 +14,10 @@ from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer
 from netdfl.transport.v1.data_pb2 import Receipt
 
 FULL = "full"
-"""The fate in the receipt of a receiver with a full mailbox: offer the message again."""
+"""The fate in the receipt of a receiver whose mailbox is full: the sender must offer the message again."""
 HELLO_FIRST = Fate.refused(FateReason("hello_first"))
 LEFT = "this node has left its process"
-"""The reason of calls that a leaving node ends. Messages under way to it stay in flight."""
+"""The reason given for calls that a leaving node ends. Messages under way to this node get the fate `in_flight`."""
 
 
 def as_receipt(answer: Answer) -> Receipt:

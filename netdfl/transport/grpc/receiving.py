@@ -50,7 +50,7 @@ from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 MOST_ASSEMBLED = 2
 NO_ROUND = -1
-"""The round of messages that belong to no round."""
+"""The round number that stands for messages of no round."""
 _T = TypeVar("_T")
 
 
@@ -177,7 +177,7 @@ class DataServicer:
             silent.cancel()
 
     def _heard(self) -> None:
-        """Note that data came over the current call."""
+        """Note that data came over the current call, so that it is not ended as a silent one."""
         call = asyncio.current_task()
         if call is not None and call in self._calls:
             self._calls[call] = True
@@ -200,7 +200,7 @@ class DataServicer:
         return HelloReply(accepted=True)
 
     async def _renew(self, src: NodeId, number: int) -> None:
-        """Accept a new series of leases from `src`; end waiting calls whose messages use leases of earlier series."""
+        """Accept renewed leases (loans of shared memory) from `src`; end the calls that wait with older ones."""
         if self._buffers is None or not self._buffers.renew(src, number):
             return
         borrowing = [call for call, borrows in self._waiting[src].items() if borrows]
@@ -291,9 +291,9 @@ class DataServicer:
 
     @contextmanager
     def _one_of_few(self, src: NodeId) -> Iterator[None]:
-        """Occupy one of a sender's few places for messages in chunks; if there is none, end its oldest call.
+        """Occupy one of a sender's few places for messages in chunks; if none is free, end its oldest such call.
 
-        A sender has one message in chunks on its way, and another that broke off.
+        A sender has one message in chunks on its way, and at most another that broke off.
         """
         places, call = self._assembling[src], asyncio.current_task()
         assert call is not None
@@ -359,9 +359,9 @@ class DataServicer:
         return self._header_sink.deliver_with_header(message, link_header)
 
     async def _offer_again(self, message: Message, link_header: bytes | None) -> Fate | None:
-        """Offer a waiting message again when the mailbox has room.
+        """Offer a waiting message to the mailbox again when it has room; return the message's fate.
 
-        None if there was none for half of the sender's deadline.
+        Return None if there was no room for half of the sender's deadline.
         """
         try:
             async with asyncio.timeout(self._patience_s):

@@ -52,9 +52,11 @@ from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 SERVICE = "netdfl.v1.Node"
 GO_ON = "go-on"
 MOST_UNDER_WAY = 4
-"""Most messages under way at a time. The last of them is answered over the stream, and the sender waits for it."""
+"""Most messages under way to a peer. The last of them is answered over the stream, and the sender waits for this
+answer."""
 MOST_QUIET_BYTES = 4 << 20
-"""Largest message with a quiet answer. For a larger one a receipt costs little, and frees its buffer at once."""
+"""Largest message in bytes that a receiver answers in shared memory. For a larger one an answer over the stream costs
+little, and frees the buffer of the message at once."""
 
 
 class PeerSender:
@@ -171,7 +173,7 @@ class PeerSender:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
 
     def close(self, fate: Fate) -> None:
-        """Give all messages, also later ones, the fate `fate`; cancel the call under way."""
+        """Give the fate `fate` to all messages of this queue, and to any put later; cancel the call under way."""
         opened = self._shared_channel if not self._closed_as else None
         self._closed_as = fate
         if self._stream is not None:
@@ -216,7 +218,7 @@ class PeerSender:
         self._worker = None
 
     async def _ask_why(self) -> None:
-        """Find out whether TLS makes the peer look dead, and if so record the reason, once."""
+        """Find out whether a failure of TLS makes the peer look dead; if so, record the reason, once."""
         credentials = self._channels.credentials
         if credentials is None or self._greeted or self._probed:
             return
@@ -225,7 +227,7 @@ class PeerSender:
             self._ledger.refused((self._me.node, self._peer), FOREIGN, reason)
 
     def _told(self, entry: QueuedMessage, answer: Answer) -> None:
-        """Record the answer to a message as its fate, or queue the message again."""
+        """Record the receiver's answer to a message as its fate, or queue the message again if the answer says so."""
         if again := answer.fate == HELLO_FIRST and not self._just_greeted:
             self._greeted = False  # the peer was restarted behind the same address
         if again or answer.fate is None:
@@ -294,9 +296,9 @@ class PeerSender:
         return self._stream
 
     def _ended(self, fate: Fate, again: Sequence[QueuedMessage]) -> None:
-        """Queue again the messages in `again`, which an ended stream did not deliver.
+        """Queue the messages `again`, which a stream that has ended did not deliver, once more.
 
-        The next renewal of leases shows whether the receiver had begun to read any of them.
+        The next renewal of leases (loans of shared memory) shows whether the receiver had begun to read any of them.
         """
         self._stream = None
         self._greeted = self._greeted and self._buffers is None

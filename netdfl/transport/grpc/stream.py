@@ -35,9 +35,10 @@ from netdfl.transport.v1.data_pb2 import Receipt
 
 DEADLINE = Fate.failed(FateReason("deadline"))
 LOOK_S = 0.05
-"""Time after which a quiet answer is polled for if no other message is sent; its buffer is held until then."""
+"""Seconds after which the sender looks in shared memory for an answer if it sends no other message before. Until it
+looks, the buffer of the answered message stays occupied."""
 SOON_S = 0.001
-"""Time until the first poll if a caller waits for the answer; it doubles with each poll, up to `LOOK_S`."""
+"""Seconds until the sender first looks for an answer for which a caller waits; doubled at each look, up to `LOOK_S`."""
 _FATES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Fate.refused(FateReason("oversized")),
@@ -53,9 +54,9 @@ def fate_of(code: grpc.StatusCode, details: str | None) -> Fate:
 
 
 class QueuedMessage(NamedTuple):
-    """A message to a peer, with the header of its frame and the lease of its body in shared memory.
+    """A message to a peer, with the header of its frame and the lease (loan of shared memory) of its body.
 
-    `was_referenced`: the peer has been sent the place of the body in shared memory.
+    `was_referenced`: the peer was sent a reference to the body in shared memory.
     """
 
     message: Message

@@ -35,9 +35,10 @@ from netdfl.transport.shared_memory.memory import SharedMemory
 __all__ = ["GrpcOptions", "GrpcTransport"]
 
 IDLE_NS = 60 * NS_PER_S
-"""Idle time after which the calls to a node end. On a graph that changes, ever more of them would stay open."""
+"""Nanoseconds without messages after which the calls to a node end. On a graph that changes, ever more calls would stay
+open otherwise."""
 Service: TypeAlias = Callable[[Guard | None], grpc.GenericRpcHandler]
-"""A function that makes a service beside messages, given the guard of its port."""
+"""A function that makes a further gRPC service of the server, given the TLS guard of its port (None in plain text)."""
 
 
 class GrpcTransport:
@@ -71,7 +72,7 @@ class GrpcTransport:
             clock: the fleet's time.
             ledger: gets each message that is sent, and its fate.
             options: gRPC's timers, windows and limits.
-            services: the services of the server beside messages.
+            services: make the further services of the server, for calls that are no messages.
             credentials: prove the identity of this life of the node, by mutual TLS; None: plain text.
             memory: holds large bodies for nodes that share it; to other nodes, and with None, bodies go inline.
             shared: the network that nodes of this process share, without `credentials`; None: the node is alone.

@@ -15,7 +15,7 @@ from netdfl.transport.security.identity import plainly
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LOCAL, _USER = 1, 7
-"""The columns of a socket's own address and of its user in the kernel's table."""
+"""The columns with a socket's own address and its user in the kernel's table of TCP sockets."""
 MOST_USERS = 1000
 """The most callers whose users are looked up, so that calls from ever new ports can't keep a process reading tables."""
 

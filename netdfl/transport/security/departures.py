@@ -149,12 +149,15 @@ class _ConnectionTraffic(NamedTuple):
 
     @property
     def quiet_ms(self) -> int:
-        """Milliseconds since the end that was silent longer last sent; large only if this end was slow."""
+        """Milliseconds since this end last sent, or since it last received if that is longer.
+
+        Large only if this end was slow.
+        """
         return max(self.sent_ago_ms, self.came_ago_ms)
 
 
 def _traffic(told: bytes) -> _ConnectionTraffic:
-    """Read the traffic of a connection from a kernel report; without figures, assume the traffic of an honest peer."""
+    """Read the traffic of a connection from a kernel report; without figures in it, assume the traffic of a peer."""
     at = _ATTRIBUTES_AT
     while at + 4 <= len(told):
         nbytes, kind = struct.unpack_from("=HH", told, at)

@@ -30,14 +30,14 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         guard: Guard | None = None,
         proved: Callable[[str], None] = lambda peer: None,
     ) -> None:
-        """Refuse each call to whose metadata there is an `objection`, and each call that no service here answers.
+        """Refuse each call whose metadata `objection` rejects, and each call that no service of this server answers.
 
         Args:
             objection: returns the reason to refuse a call with this metadata; empty to let it in.
             refused: called with a text about each refused call.
-            guard: names the caller by its certificate, in these texts; None without TLS.
-            proved: called with gRPC's name for the other end of a connection when a call over it is let in. This is for
-                calls with one answer; for calls that last, their services do it.
+            guard: reads the caller's name, for these texts, from its certificate; None without TLS.
+            proved: called with gRPC's name for the other end of a connection when a call with one answer is let in over
+                it. For streams, their services call it.
         """
         self._objection, self._refused, self._guard, self._proved = objection, refused, guard, proved
 

@@ -25,8 +25,8 @@ Options: TypeAlias = Sequence[tuple[str, int | str]]
 LOOK_S = 0.25
 """Seconds between two checks whether new connections are still open."""
 DEAR_S, SPARE = 0.005, 20
-"""DEAR_S: CPU seconds of an expensive check. SPARE: such a check delays the next one by this multiple of its CPU
-time."""
+"""DEAR_S: the CPU seconds from which a check counts as expensive. SPARE: the next check waits for this many times the
+CPU time of an expensive one."""
 
 
 def open_channel(address: str, callee: NodeId, options: Options, credentials: Credentials | None) -> grpc.aio.Channel:
@@ -127,7 +127,7 @@ class Guard:
             self._coming[read_peer(peer)] = True
 
     def _look_again(self) -> None:
-        """Report the connections that ended without a call; schedule another check while some are open."""
+        """Report the connections that have ended without a call; schedule another check while some are still open."""
         there = self._connected()
         self._see(there)
         for peer, proved in list(self._coming.items()):

@@ -24,7 +24,7 @@ Peer: TypeAlias = tuple[str, int]
 LOOK_S, PRESSED_S = 0.5, 0.05
 """Seconds between two checks: usually, and after a check that had to end connections."""
 SPARE = 20
-"""A check delays the next one by at least this multiple of its own CPU time."""
+"""After a check, the next one waits for at least this many times the CPU time that the check took."""
 FULL = "Socket closed"
 """The text of gRPC's error for a port that takes no more connections; a port that does not exist gives another text."""
 ROOM_AFTER_S = (0.6, 1.2)
@@ -50,7 +50,7 @@ class Visitors:
         self._timer = self._loop.call_later(LOOK_S, self._look_again)
 
     def proved(self, peer: str) -> None:
-        """Never end this connection, as a proof came over it; `peer` is gRPC's name for its other end."""
+        """Never end the connection of `peer` (gRPC's name for its other end), as a call over it proved the secret."""
         self._proved.add(read_peer(peer))
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Visitors:
         self._timer = self._loop.call_later(max(wait_s, SPARE * took), self._look_again)
 
     def _look(self) -> bool:
-        """End the oldest connections without a proof if there are more than allowed; return whether there were."""
+        """End the oldest connections without a proof if there are more than allowed; return whether there were more."""
         there = {peer for peer, _ in connections_at(self._port)}
         self._proved &= there
         without = there - self._proved

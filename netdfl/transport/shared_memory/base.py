@@ -78,22 +78,22 @@ class Lease(Protocol):
         """
 
     def answered(self) -> None:
-        """Note that the answer came over the stream or the call failed: the reader has the body or never will."""
+        """Note that the answer came over the stream or the call failed: the reader has read the body or never will."""
 
     def release(self) -> None:
         """End the sender's use of the body, which the reader may still read."""
 
 
 class BufferStore(Protocol):
-    """One node's access to the shared memory of a machine during one life, as lender and as reader."""
+    """One node's access to the shared memory of a machine, to lend and to read, until the node crashes or ends."""
 
     def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
         """Lend the body of `payload`, `nbytes` long and written once for all readers; None: send it in the frame."""
 
     def renewal(self) -> int:
-        """Return the number of a renewal.
+        """Return a number for the next hello, by which this node renews its leases.
 
-        A reader that accepts the renewal starts no more to read a body that was lent before it.
+        A reader that accepts it begins no more to read a body that was lent before it.
         """
 
     def renewed(self, reader: NodeId, number: int) -> None:
@@ -106,13 +106,14 @@ class BufferStore(Protocol):
         """
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Write the answer to shared memory while the body is borrowed; return whether the sender looks there.
+        """Write the answer to a borrowed body into shared memory; return whether the sender looks for it there.
 
-        The sender polls for quiet answers always, and for all answers after a stream has ended.
+        The sender always looks there for answers that it asked for quietly, and for all answers after a stream has
+        ended.
         """
 
     def renew(self, src: NodeId, number: int) -> bool:
-        """Accept renewal `number` of `src`, which ends its earlier leases; return whether it is newer than the last."""
+        """Accept renewal `number` of `src`, which ends its earlier leases; return whether it exceeds the last one."""
 
     def close(self) -> None:
         """Give all borrowed bodies back, at the end of this life of the node."""

@@ -49,7 +49,7 @@ from netdfl.transport.shared_memory.memory import (
 from netdfl.transport.shared_memory.pool import REFERENCE, BufferPool
 
 _OVER = -1
-"""The mark of a life that is over, to which nothing is lent."""
+"""The value that marks a node's life as over: nothing is lent to it."""
 
 
 class BorrowedBody(weakref.ref["np.ndarray[Any, Any]"]):
@@ -97,9 +97,9 @@ class SharedBuffers:
         return self.pool.lend(buffer, reader)
 
     def renewal(self) -> int:
-        """Return the number of a renewal.
+        """Return a number for the next hello, by which this node renews its leases.
 
-        A reader that accepts the renewal starts no more to read a body that was lent before it.
+        A reader that accepts it begins no more to read a body that was lent before it.
         """
         return self.pool.token_to_come
 
@@ -127,7 +127,7 @@ class SharedBuffers:
         return body.data.toreadonly()
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Write the answer to shared memory while the body is borrowed; return whether the sender looks there."""
+        """Write the answer to a borrowed body into shared memory; return whether the sender looks for it there."""
         offset, _, _, _, index, quiet = REFERENCE.unpack(reference)
         slot, word = SharedMemory.slot(offset, index), answer.word
         if not word or slot not in self._held:
@@ -136,7 +136,7 @@ class SharedBuffers:
         return bool(quiet)
 
     def renew(self, src: NodeId, number: int) -> bool:
-        """Accept renewal `number` of `src`, which ends its earlier leases; return whether it is newer than the last."""
+        """Accept renewal `number` of `src`, which ends its earlier leases; return whether it exceeds the last one."""
         newer = number > self._renewals.get(src, 0)
         if newer:
             self._renewals[src] = number

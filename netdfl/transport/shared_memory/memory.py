@@ -32,7 +32,7 @@ SLOTS = PAGE // (WORD * SLOT_WORDS)
 TOKEN, STATE, ANSWER = range(SLOT_WORDS)
 """The words of a slot: the lender writes the first, the reader with that token the others."""
 UNTOUCHED, BEGUN, GIVEN_BACK = range(3)
-"""The states of a slot. Only in `BEGUN` may the reader be reading."""
+"""The states of a slot, which stands for one reader. Only in `BEGUN` may the reader be reading the body."""
 _PROCESS_BITS = 32
 
 
@@ -59,7 +59,7 @@ class SharedMemory:
         return offset // WORD + SLOT_WORDS * index
 
     def enter(self, node: NodeId, incarnation: int) -> int:
-        """Start a life of `node` in this process, and return the mark that identifies it.
+        """Start the life of `node` after `incarnation` restarts in this process; return the mark that identifies it.
 
         Earlier lives can borrow no more.
         """
@@ -68,7 +68,7 @@ class SharedMemory:
         return mark
 
     def leave(self, node: NodeId, mark: int) -> None:
-        """End the life of `node` with this `mark`, if no later one has begun; all bodies that it borrowed are free."""
+        """End the life of `node` with this `mark`, if no later one has begun; the bodies that it borrowed are free."""
         self.fence()
         if self.words[self._presence[node]] == mark:
             self.words[self._presence[node]] = 0
@@ -78,7 +78,7 @@ class SharedMemory:
         return self.words[self._presence[node]] if node in self._presence else 0
 
     def is_gone(self, node: NodeId, mark: int) -> bool:
-        """Return whether the life of `node` with `mark` reads no more: a later one began, or its process is dead."""
+        """Return whether the life of `node` with `mark` reads no more, as a later one began or its process is dead."""
         return self.words[self._presence[node]] != mark or not self._lives(mark & (1 << _PROCESS_BITS) - 1)
 
     @staticmethod

@@ -110,7 +110,7 @@ class ReaderLease:
         return Answer.of_word(word)
 
     def answered(self) -> None:
-        """Note that the answer came over the stream or the call failed: the reader has the body or never will."""
+        """Note that the answer came over the stream or the call failed: the reader has read the body or never will."""
         self._closed = True
 
     def release(self) -> None:
@@ -133,7 +133,10 @@ _offset = attrgetter("offset")
 
 
 class BufferPool:
-    """The buffers of one node, placed first fit, because pages that were used before cost less than new ones."""
+    """The shared-memory buffers of one node.
+
+    Each new buffer takes the first gap that fits, because pages that were used before cost less than new ones.
+    """
 
     def __init__(self, memory: SharedMemory, first: int, end: int) -> None:
         """Place buffers between the offsets `first` and `end`, both multiples of the page size."""
@@ -171,7 +174,7 @@ class BufferPool:
         return ReaderLease(self, buffer, reader) if len(buffer.leases) < SLOTS else None
 
     def close_before(self, reader: NodeId, token: int) -> None:
-        """Note that `reader` starts no more to read a body that was lent to it before `token`."""
+        """Note that `reader` begins no more to read any body that was lent to it with a token smaller than `token`."""
         for buffer in self.buffers:
             for lease in buffer.leases:
                 if lease.reader == reader and 0 < lease.token < token:

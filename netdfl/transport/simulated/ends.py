@@ -61,7 +61,7 @@ class PerfectLinks:
 
 
 class SendRecord(NamedTuple):
-    """The fields of a record row that all messages of one multicast share."""
+    """The fields of a row in the run's record that all messages of one multicast share."""
 
     id: MessageId
     nbytes: int
@@ -70,11 +70,11 @@ class SendRecord(NamedTuple):
 
 NOTHING_SENT = SendRecord(MessageId(Kind.DATA, 0, StepId(0, 0), 0, 0), 0, -1)
 Content: TypeAlias = tuple[Message, SendRecord]
-"""The content that the fabric's engine carries: a message and its part of the record."""
+"""The item that the fabric's link engine moves: a message, and the fields that its row in the run's record shares."""
 
 
 class FabricEdge(EdgeState):
-    """An edge of the fabric with its backlog: the number of messages that its receiver has not taken yet."""
+    """An edge of the fabric with its backlog: how many of its messages the receiver's mailbox has not taken yet."""
 
     __slots__ = ("backlog", "source", "target", "waiters")
 
@@ -86,7 +86,7 @@ class FabricEdge(EdgeState):
         self.waiters: list[asyncio.Future[None]] | None = None
 
     def rests(self, now_ns: int) -> bool:
-        """Return whether the edge can be discarded: no message waits, and its stages have no state."""
+        """Return whether the edge can be discarded: no message waits on it, and its link stages have no state."""
         return not (self.backlog or self.waiters) and super().rests(now_ns)
 
     def add_to_backlog(self) -> None:
@@ -102,7 +102,7 @@ class FabricEdge(EdgeState):
             await waiter
 
     def take_off_backlog(self) -> None:
-        """Decrement the backlog and wake the senders that wait on this edge."""
+        """Count one message less in the backlog, and wake the senders that wait for room on this edge."""
         self.backlog -= 1
         self.source.backlog -= 1
         if self.waiters:
@@ -156,7 +156,7 @@ class FabricEnd:
         return self.last[1]
 
     def take_held(self, is_wanted: Callable[[HeldMessage], bool] = lambda held: True) -> list[HeldMessage]:
-        """Remove and return the held messages that `is_wanted` accepts, in their order."""
+        """Remove and return the messages held for this node's mailbox that `is_wanted` accepts, in their order."""
         taken = [each for each in self.held if is_wanted(each)]
         self.held = [each for each in self.held if not is_wanted(each)]
         return taken
@@ -175,7 +175,7 @@ class FabricEnd:
         return [dst for dst, _ in busy if dst not in self.edges]
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Deliver messages in this order; return the fate of each, or None without room or without a sink."""
+        """Deliver messages in this order; return the fate of each, or None if the sink has no room or is missing."""
         return [None] * len(messages) if self.sink is None else self.sink.deliver(messages)
 
     def close(self) -> None:

@@ -119,20 +119,20 @@ class Fabric:
     # what is under way
 
     def flights(self) -> list[FabricFlight]:
-        """Return all messages under way, with their positions.
+        """Return all messages under way, with their positions on their links.
 
-        A message that is held for a full mailbox has no due time and no unit.
+        A message that is held for a full mailbox has no due time and no unit (its entry in the link engine).
         """
         held = [Flight(edge, content, None, None) for end in self._ends.values() for edge, content in end.held]
         return [*self._engine.flights(), *held]
 
     def lose(self, flight: FabricFlight, reason: FateReason) -> None:
-        """Drop a message that is under way."""
+        """Drop a message that is under way, with the fate `dropped` for this `reason`."""
         self._withdraw(flight)
         self._settle(flight.edge, flight.content, None, Fate.dropped(reason))
 
     def hasten(self, flight: FabricFlight) -> None:
-        """Deliver immediately a message that is under way."""
+        """Deliver a message that is under way at once, without the rest of its delay."""
         self._withdraw(flight)
         self._arrive(flight.edge, flight.content)
 
@@ -147,7 +147,7 @@ class Fabric:
     # sending
 
     def send(self, multicast: Multicast) -> int:
-        """Send a multicast to its receivers in turn, up to the first full edge; return how many it reached."""
+        """Send a multicast to its receivers in turn until an edge has no room; return to how many it was sent."""
         source, count = self._ends[multicast.src], len(multicast.dsts)
         if source.backlog + count < MOST_WAITING:  # so no receiver can be full
             self._submit(source, multicast)
