@@ -1,1 +1,1 @@
-"""The node: runtime, mailbox, waits."""
+"""The node: the runtime around an algorithm's loop, the mailbox, waits for messages and the failure detector."""

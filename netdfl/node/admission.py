@@ -1,7 +1,7 @@
-"""The admission of messages: whether the run has such a message for this node at all, by its graph, kinds and rounds.
+"""The admission of messages: whether a message fits the graph, the kinds of messages and the rounds of the run.
 
 Relies on: the proof that each call carries, so that the sender is of the fleet; and `prepare`, which a node calls at
-the begin of a round, so that no message waits for a graph to be drawn.
+the beginning of a round, so that no message waits for a graph to be drawn.
 
 Why: A member may still err, and in plain text it may speak in another's name. What no honest node sends is refused
 here, before the mailbox keeps it, and counted with its sender. A look takes the same time in a fleet of any size.
@@ -30,14 +30,14 @@ class Admission:
         asked: Mapping[Kind, bool],
         handles: Callable[[Kind], bool],
     ) -> None:
-        """Admit what comes in the rounds of a run.
+        """Admit the messages that may come in the rounds of a run.
 
         Args:
             num_rounds: how many rounds the run has.
             senders: returns the nodes that have an edge to this one in a round.
-            neighbors: the nodes that may ever have one, in either direction.
-            asked: whether the algorithm expects messages of a kind, for the kinds that algorithms use.
-            handles: returns whether a part of this node takes messages of another kind.
+            neighbors: the nodes that have an edge to or from this node in any round.
+            asked: whether the algorithm expects messages of a kind, for each kind that algorithms use.
+            handles: returns whether a part of this node takes messages of any other kind.
         """
         self._num_rounds, self._senders, self._neighbors = num_rounds, senders, neighbors
         self._asked, self._handles = asked, handles

@@ -38,20 +38,20 @@ from netdfl.transport.base import Fate
 FIRST_NS = NS_PER_S // 2
 LEAST_NS = NS_PER_S // 20
 LATEST_NS = 2 * NS_PER_S
-"""Upper bound of the time-out of an answer: one busy start must not make all later time-outs long."""
+"""Upper bound in ns of the time after which an answer is overdue: one busy start must not make it long for good."""
 LONGEST_NS = 60 * NS_PER_S
 LATEST_FIRST_NS = 4 * NS_PER_S
 """Longest time before the first query of a wait, unless twice the median of the last waits is longer."""
 LAST_WAITS = 9
 SILENT_NS = 2 * NS_PER_S
 SILENT_TIMES = 4
-"""A sender counts as silent after this many times the longest time that answers are known to take, at the earliest."""
+"""A sender counts as silent at the earliest after this many times the longest time that an answer may take."""
 TRIES = 6
 """Queries without an answer after which a sender may count as silent."""
 BACKOFF = 1.5
 MOST_OPEN = 256
 STEP_DONE = "past"
-"""Key of a status: whether its sender is done with the step."""
+"""The metadata key by which a status says whether its sender is done with the step."""
 _NOTHING = Payload()
 
 
@@ -63,7 +63,7 @@ class AnswerTime:
         self._known: tuple[float, float] | None = None  # the mean and the deviation
 
     def took(self, ns: int) -> None:
-        """Add a measurement: an answer came `ns` nanoseconds after its query."""
+        """Add a measurement: an answer came `ns` nanoseconds after its query was sent."""
         if self._known is None:
             self._known = ns, ns / 2
             return
@@ -103,7 +103,7 @@ class PeerQuery:
 
 @dataclass(slots=True)
 class QueriedWait:
-    """The wait that the queries are about.
+    """The current wait of the asking node, and its queries about this wait.
 
     Attributes:
         step_id: the awaited step.
@@ -124,7 +124,10 @@ class QueriedWait:
     learned: bool = False
 
     def is_silent(self, asked: PeerQuery | None, now: int, answer_ns: int) -> bool:
-        """Return whether a sender has left queries unanswered for too long, if an answer may take `answer_ns`."""
+        """Return whether a sender has left its queries, `asked`, unanswered for too long.
+
+        `answer_ns` is how long an answer may take.
+        """
         if asked is None or asked.tries < TRIES or asked.due_ns > now:
             return False
         return now - asked.heard_ns >= max(self.silent_ns, SILENT_TIMES * answer_ns)
@@ -187,7 +190,8 @@ class StatusQueries:
     def end(self) -> None:
         """Stop asking: the wait is over.
 
-        The next wait asks earlier if this one showed a loss, and later if its queries turned out to be needless.
+        The first query of the next wait comes earlier if this wait showed a loss, and later if its queries were
+        needless.
         """
         missing, self._missing = self._missing, None
         self._alarm.stop()
@@ -245,7 +249,7 @@ class StatusQueries:
         self._send(query)
 
     def hear(self, status: Message) -> Fate:
-        """Take the answer to a query; ignore an answer without a query, or a malformed one."""
+        """Take the answer to a query of this node; ignore an answer to no query, or a malformed one."""
         past, step_id = status.payload.meta.get(STEP_DONE), status.at
         sent_ns = self._open.pop((status.src, *step_id, status.attempt), None)
         if type(past) is not bool or sent_ns is None:

@@ -61,8 +61,8 @@ def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> object:
 def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin that node anew") -> S:
     """Read a state that `save_state` wrote; `like` is a state of the same form, such as the node's first state.
 
-    Tensors are put on the device of the tensors of `like`. Raises InputError, with the `remedy`, if the file is damaged
-    or holds the state of another algorithm or model.
+    Tensors are put on the device of the tensors of `like`. Raises InputError, which advises the `remedy`, if the file
+    is damaged or holds the state of another algorithm or model.
     """
     mine = [part for part in _parts(like) if is_tensor(part)]
     plain = any(isinstance(part, Vector) for part in mine)

@@ -1,4 +1,4 @@
-"""The automatic deadline of waits in which senders can't be asked, and the senders that it waits for no more.
+"""The automatic deadline of waits whose senders can't be asked for their status, and senders not waited for any more.
 
 Relies on: the length of each local round, which the node tells it, and a mailbox that counts what has come from each
 sender.
@@ -47,15 +47,15 @@ class AutoDeadline:
         self._trained.append(took_ns)
 
     def began(self, round: int, step: int, at_ns: int) -> None:
-        """Store the time at which a wait began, to measure the lag of messages that come after the wait's end."""
+        """Store when the wait for a step began, to measure the lag of messages that come after the wait's end."""
         self._began.append((round, step, at_ns))
 
     def came(self, number: int, lag_ns: int) -> None:
-        """Add the lag of `number` messages: they came `lag_ns` after their wait began, or before it if 0."""
+        """Add `number` messages that came `lag_ns` after their wait began (0: before it)."""
         self._lags.extend([lag_ns] * min(number, LAST))
 
     def late(self, round: int, step: int, now_ns: int) -> None:
-        """Add the lag of a message whose wait is over."""
+        """Add the lag of a message that came after the wait for it had ended."""
         for r, s, began_ns in self._began:
             if (r, s) == (round, step):
                 self.came(1, now_ns - began_ns)
@@ -63,11 +63,11 @@ class AutoDeadline:
 
     @property
     def knows(self) -> bool:
-        """Whether the lag of any message has been measured."""
+        """Whether the lag of any message has been measured, so that the deadline rests on a measurement."""
         return bool(self._lags)
 
     def ns(self) -> int:
-        """Return the length of the deadline now, in nanoseconds."""
+        """Return the length of the automatic deadline, in nanoseconds, by what has been measured so far."""
         if not self._lags:
             return max(self.FIRST_NS, self.after(0))
         return self.after(sorted(self._lags)[len(self._lags) // 4])
@@ -83,7 +83,7 @@ class AutoDeadline:
 
 
 class Suspects:
-    """The senders that are not waited for: missing twice in a row or silent to queries, and without a message since.
+    """The senders not waited for: missing twice in a row or silent to status queries, and heard from no more since.
 
     Under an automatic deadline a node does not wait for a suspect until a message of it comes. Otherwise a dead node
     that no failure detector names would cost each of its neighbors a time-out in every round.
@@ -92,7 +92,7 @@ class Suspects:
     TIMES = 2
 
     def __init__(self, mailbox: Mailbox) -> None:
-        """Recognize a new message of a suspect by the counts of `mailbox`."""
+        """Start without suspects; the message counts of `mailbox` show when a suspect has sent a new message."""
         self._mailbox = mailbox
         self._missed: dict[NodeId, tuple[int, int]] = {}
 

@@ -61,10 +61,10 @@ _REFUSALS = (Fate.LATE, Fate.REFUSED, NOT_ADMITTED)
 
 @dataclass(frozen=True, kw_only=True)
 class ResendPolicy:
-    """The time-out of an acknowledgement, and how many times a message is sent again without one.
+    """The time to wait for an acknowledgement, and how many times a message is sent again without one.
 
-    The time-out doubles with each attempt, five times at most. `auto` is three times the median of the last 16 times
-    that acknowledgements took, at least 20 ms; half a second before the first is known.
+    The time doubles with each attempt, five times at most. `auto` is three times the median of the last 16 times that
+    acknowledgements took, at least 20 ms; half a second before the first is known.
     """
 
     timeout_ns: int | Literal["auto"] = "auto"
@@ -82,9 +82,9 @@ class _PendingMessage:
 
 
 class AcknowledgingTransport:
-    """A `Transport` around another one, and the `Sink` at its end: acknowledges messages, repeats unacknowledged ones.
+    """A `Transport` around another one that acknowledges arriving data and repeats messages until acknowledged.
 
-    Messages other than data and requests go through unchanged.
+    It is also the inner transport's `Sink`. Messages other than data and requests go through unchanged.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AcknowledgingTransport:
         gave_up: Callable[[Message], None] = lambda message: None,
         came_again: Callable[[Message], None] = lambda message: None,
     ) -> None:
-        """Deliver through `inner`.
+        """Send and receive through the transport `inner`.
 
         Args:
             node: the node that sends and receives.
@@ -108,15 +108,16 @@ class AcknowledgingTransport:
             inner: the transport that carries the messages.
             clock: the time of the timers.
             how: when and how often a message is sent again.
-            keeps: whether the node's state is saved. If so, a message is acknowledged once it is durable.
+            keeps: whether the node's state is saved. If so, a message is acknowledged once a saved state includes it.
             still: returns whether the node is paused; nothing is sent again meanwhile.
             gave_up: called with each message that was sent as often as allowed and is still unacknowledged.
-            came_again: called with each data message of a round before `first`, once.
+            came_again: called once with each arriving data message of a round before `first`.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still, self.keeps, self.gave_up, self.came_again = still, keeps, gave_up, came_again
         self.first = 0
-        """The first round of a life without a state: an earlier life may have taken messages of the rounds before."""
+        """The first round of a restarted node without its state: before its crash, it may have taken messages of
+        earlier rounds."""
         self.refused: set[PeerMessage] = set()
         self._unacknowledged: dict[PeerMessage, _PendingMessage] = {}
         self._acknowledged: list[Acknowledgement] = []
@@ -164,27 +165,27 @@ class AcknowledgingTransport:
         return [entry.message for entry in self._unacknowledged.values()]
 
     def unsettled(self) -> list[Message]:
-        """Return the messages that a later life must send again to learn their fate.
+        """Return the messages that the node must send again after a restart, to learn whether they were taken.
 
-        They are the unacknowledged ones and those whose acknowledgement nobody has taken by `take_acknowledged` yet.
-        Requests are not among them: a later life makes its own.
+        They are the unacknowledged ones, and those whose acknowledgement the algorithm has not fetched by
+        `take_acknowledged` yet. Requests are not among them: a restarted node makes its own.
         """
         open = [message for message in self.unacknowledged() if message.kind is not Kind.REQUEST]
         return [*open, *(each.message for each in self._acknowledged)]
 
     def untaken(self) -> list[Message]:
-        """Return the data messages that no receiver is known to have taken, except for those given up or taken back."""
+        """Return the data messages that no receiver is known to have taken, except for those given up already."""
         entries = self._unacknowledged.values()
         open = [e.message for e in entries if e.message.kind is Kind.DATA and not e.given_up]
         return [*open, *(each.message for each in self._acknowledged if not each.taken)]
 
     def abandon(self) -> None:
-        """Give up all untaken messages, because no later life of this node will know them."""
+        """Give up all data messages that no receiver is known to have taken, as this node will not know them again."""
         for message in self.untaken():
             self.gave_up(message)
 
     def unsaved(self) -> list[PeerMessage]:
-        """Return the data messages that this node has taken and that no saved state contains."""
+        """Return the data messages that this node has taken and that no saved state of it includes yet."""
         return [id for id, ack in self._held.items() if ack.payload.meta["taken"]]
 
     def asks(self, peer: NodeId) -> bool:
@@ -204,7 +205,7 @@ class AcknowledgingTransport:
 
     @property
     def left(self) -> tuple[PeerMessage, ...]:
-        """The unacknowledged messages, which a later life of the node sends again after this one."""
+        """The unacknowledged messages, which the node sends again after a restart."""
         return tuple(self._unacknowledged)
 
     def take_acknowledged(self) -> list[Acknowledgement]:
@@ -291,9 +292,9 @@ class AcknowledgingTransport:
             self._held[id] = ack
 
     def saved(self, read: Mapping[str, int]) -> None:
-        """Acknowledge the messages in `read`, which are now saved on disk, and later also their repetitions.
+        """Acknowledge the messages in `read`, which are now saved on disk, and later also repeated copies of them.
 
-        `read` has the form of `Mailbox.memory`.
+        `read` has the form of `Mailbox.memory`: for each step, the senders as a bit set.
         """
         self._saved = read
         for id in [each for each in self._held if _is_in(read, each)]:

@@ -25,24 +25,24 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Transport
 
 MOST_BEATS = 1000
-"""Horizon in beats: a run of `misses` losses that is expected to take longer counts as never."""
+"""Limit in heartbeats: `misses` losses in a row that are expected to take longer count as never occurring."""
 AVERAGES = 5
-"""How many times the expected time to such a run a wait is given: all but one in 150 have ended by then."""
+"""A wait may last this many times the expected time until `misses` losses in a row: all but one in 150 end by then."""
 RECENT = 100
 """The fewest beats from which the share of lost ones is computed."""
 
 
 @dataclass(slots=True)
 class _Beats:
-    """The heartbeats of a peer that have come, and estimates of its losses.
+    """The heartbeats that have come from one peer, counted in windows, from which the share of lost ones is estimated.
 
     Attributes:
-        last: the number of the latest beat.
-        first: the first number of the window that is counted now.
-        came: how many beats of this window came.
-        before: how many beats of the window before came, and how many were sent.
-        gap: the number that showed the latest loss.
-        lossy_ns: since when losses have followed each other within `RECENT` beats.
+        last: the number of the latest heartbeat.
+        first: the number of the first heartbeat of the present window.
+        came: how many heartbeats of this window came.
+        before: how many heartbeats of the window before came, and how many were sent.
+        gap: the number of the heartbeat that showed the latest loss; None before any.
+        lossy_ns: since when losses have followed each other within `RECENT` heartbeats.
     """
 
     last: int = -1
@@ -162,7 +162,7 @@ class Heartbeats:
             await self._clock.sleep_until(begin_ns + number * self.every_ns)
 
     async def _watch(self, begin_ns: int) -> None:
-        """Declare each peer gone that has missed too many heartbeats."""
+        """Call each peer gone whose last `misses` heartbeats have not come, regularly until cancelled."""
         number = 0
         while True:
             number += 1

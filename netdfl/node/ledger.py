@@ -34,7 +34,7 @@ Settled: TypeAlias = tuple[MessageId, int, int | None, Fate]
 """A message with a known fate: its id, when it was sent, when it arrived (None: never), the fate."""
 
 StepRun: TypeAlias = tuple[StepId, StepId]
-"""The first and the last step of a run without gaps: every step of every round between them was sent."""
+"""The first and the last step of a range without gaps: messages were sent for every step between them."""
 
 MOST_RUNS = 256
 
@@ -49,7 +49,7 @@ class SentSteps:
     __slots__ = ("_earlier", "_first", "_last", "life")
 
     def __init__(self, life: tuple[str, int], step_id: StepId) -> None:
-        """Start with the single step `step_id`; `life` is the kind of messages and the number of the sender's life."""
+        """Start with the single step `step_id`; `life` is the messages' kind and how often the sender restarted."""
         self.life = life
         self._first = self._last = step_id
         self._earlier: tuple[StepRun, ...] = ()
@@ -76,7 +76,7 @@ class SentSteps:
 
 
 RoundRun: TypeAlias = tuple[int, int]
-"""The first and the last of rounds that follow each other."""
+"""The first and the last round of a range without gaps."""
 
 
 def with_round(runs: tuple[RoundRun, ...], round: int) -> tuple[RoundRun, ...]:
@@ -87,11 +87,11 @@ def with_round(runs: tuple[RoundRun, ...], round: int) -> tuple[RoundRun, ...]:
 
 
 EACH_RECORDED = 100
-"""How many refusals of a reason have a row each; later rows stand for as many."""
+"""How many refusals for one reason and caller get a row each; each later row stands for as many refusals."""
 MOST_ORIGINS = 16
 """The most addresses of strangers that are counted separately; all others are counted together."""
 _CAME_FROM = re.compile(r"(?:\(from (?:ipv[46]:)?|^a connection from )(.+?)(?::\d+)?(, user \d+)?(?:, .*)?$")
-"""The form of an address and a user in the text of a refusal."""
+"""The pattern of a caller's network address and user in the text of a refusal."""
 
 
 def origin_of(what: str) -> str:
@@ -106,7 +106,7 @@ def origin_of(what: str) -> str:
 
 
 class RefusalLimiter:
-    """A limit on recorded refusals: after 100 for the same caller and reason, each row stands for 100.
+    """A limit on recorded refusals: after 100 for the same caller and reason, each row of the record stands for 100.
 
     Nothing else limits how often a stranger or a faulty member calls. Members are counted separately, and so are
     strangers by their address, so that no flood of one hides another.
@@ -130,14 +130,14 @@ class RefusalLimiter:
         return 0 if seen % EACH_RECORDED else EACH_RECORDED
 
     def _counted_as(self, origin: str) -> str:
-        """Return `origin` if it is one of the first addresses, else an empty text."""
+        """Return `origin` if it is one of the first `MOST_ORIGINS` addresses, else an empty text for all others."""
         if len(self._origins) < MOST_ORIGINS:
             self._origins.add(origin)
         return origin if origin in self._origins else ""
 
 
 _NONE: deque[Settled] = deque(maxlen=0)
-"""Shared by all edges that have nothing to keep: a deque takes 600 bytes."""
+"""The empty list of settled messages, shared by all edges that have none, as a deque of their own takes 600 bytes."""
 _NO_DROPS: Mapping[Fate, int] = MappingProxyType({})
 _NONE_FLYING: dict[MessageId, int] = {}
 
@@ -153,11 +153,11 @@ class EdgeCount:
         delivered: number of messages that arrived.
         lost: number of messages that did not arrive.
         dropped: the lost messages, counted by fate.
-        flying: the messages that are not settled, with the time when each was sent.
-        last: the latest settled messages, at most `LAST`.
+        flying: the messages whose fate is not known yet, with the time when each was sent.
+        last: the latest messages with a known fate, at most `LAST`.
         last_lost: the latest lost messages, at most `LAST_LOST`.
-        sent_steps: the steps for which messages were ever sent, by kind and life, the latest life first. They are
-            known for longer than the fates.
+        sent_steps: the steps for which messages were ever sent, by kind and life of the sender, the latest life first.
+            They are kept for longer than the fates.
     """
 
     __slots__ = ("delivered", "dropped", "flying", "last", "last_lost", "lost", "sent", "sent_steps")
@@ -179,7 +179,7 @@ class EdgeCount:
             self.sent += 1
 
     def remember_run(self, life: tuple[str, int], first: StepId, last: StepId, times: int) -> None:
-        """Count `times` messages, of a kind and a life of the sender, for the steps from `first` to `last`."""
+        """Count `times` messages for the steps `first` to `last`; `life` is their kind and their sender's restarts."""
         self.sent += times
         for steps in self.sent_steps:
             if steps.life == life:
@@ -220,13 +220,13 @@ class NodeLedger:
         clock: the time of recorded events.
         recorder: takes the outcome of each message.
         edges: the counts by receiver.
-        aside: the counts of heartbeats, probes and status queries, which go on while a fleet stalls.
-        left_out: the rounds in which a receiver was sent nothing because it was called gone.
+        aside: the separate counts of heartbeats, probes and status queries, which go on while a fleet stalls.
+        left_out: by receiver, the rounds in which it was sent nothing because it was called gone.
         bytes_sent: bytes of all messages handed to the transport.
         sent_count: number of messages handed to the transport.
         arrived_count: number of messages that arrived.
         classes: the messages with any other fate than delivered, counted by class.
-        refused_count: the messages and callers refused at the boundary, counted by reason.
+        refused_count: the arriving messages and calls that were refused, counted by reason.
     """
 
     node: NodeId
@@ -254,7 +254,7 @@ class NodeLedger:
         self.sent_count += len(multicast.dsts)
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Count and record the fate of messages that this node sent, one row for each."""
+        """Count and record the fate that messages of this node share, with one row of the record for each message."""
         for _, dst in outcome.edges:
             self.count(dst, outcome)
         self.recorder.outcome(outcome, payloads)
@@ -308,7 +308,7 @@ class NodeLedger:
         self.recorder.event(self.clock.now_ns(), self.node, round, "refused", **details)
 
     def outlier(self, message: Message, of: str, size: float, usual: float) -> None:
-        """Record that a model or weight (`of`) in a message is far larger than usual."""
+        """Record that the model or the push-sum weight in a message (`of` says which) is far larger than usual."""
         details: dict[str, Scalar] = {"src": message.src, "of": of, "size": size, "usual": usual}
         self.recorder.event(self.clock.now_ns(), self.node, message.round, "outlier", **details)
 

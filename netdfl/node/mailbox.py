@@ -42,7 +42,7 @@ _NOTHING: Mapping[NodeId, Message] = {}
 
 
 class _Bits(dict[NodeId, int]):
-    """One bit for each sender, assigned in the order of their first messages."""
+    """One bit for each sender, assigned in the order of their first messages, so an integer is a set of senders."""
 
     def __missing__(self, src: NodeId) -> int:
         """Assign the next free bit to `src`."""
@@ -59,7 +59,7 @@ class Mailbox:
         """Start empty.
 
         Args:
-            keep_late: whether late messages carry mass and are kept.
+            keep_late: whether late messages carry push-sum mass and so are kept for the next exchange.
             stale: how many rounds older than the next exchange a late message may be and still be taken.
             bound: how many unread messages are kept before the mailbox pushes back.
             peer_bytes: how many bytes of one sender's messages are kept before they are awaited; 0: any number.
@@ -141,16 +141,16 @@ class Mailbox:
         return _DELIVERED
 
     def _is_too_much(self, message: Message) -> bool:
-        """Return whether a message exceeds the bytes that are stored for its sender.
+        """Return whether a message for a later step exceeds the bytes (`peer_bytes`) that are kept for its sender.
 
-        A sender's only message never does, nor does a duplicate.
+        The only such message of a sender never does, nor does a duplicate.
         """
         held = self._early.get(message.src, 0)
         beyond = held > 0 and held + (message.payload.size or 0) > self.peer_bytes
         return beyond and not self.has_seen(message.src, message.at)
 
     def _no_longer_early(self, messages: Collection[Message]) -> None:
-        """Stop counting messages as early, because they are awaited now or were read."""
+        """Subtract messages from their senders' bytes of early messages, because they are awaited now or were read."""
         for message in messages:
             left = self._early.get(message.src, 0) - (message.payload.size or 0)
             if left > 0:
@@ -190,9 +190,9 @@ class Mailbox:
         return True
 
     def memory(self) -> dict[str, int]:
-        """Return the senders whose messages have been read, as a bit set for each step.
+        """Return the senders whose messages have been read, as one bit set (an integer) for each step.
 
-        A later life of the node uses it to refuse these messages.
+        After a restart, the node uses it to refuse these messages.
         """
         read = dict(self._seen)
         for m in self.unread():
@@ -207,7 +207,7 @@ class Mailbox:
         return [m for kept in self._unread.values() for m in kept.values()] + self.late
 
     def remember(self, memory: Mapping[str, int]) -> None:
-        """Refuse, as duplicates, the messages that an earlier life of the node has read, as `memory` names them.
+        """Refuse, as duplicates, the messages that the node read before its restart, as `memory` names them.
 
         In a step that is awaited again, such a message counts as taken.
         """
@@ -234,7 +234,7 @@ class Mailbox:
         return bool(self._seen.get(step_id, 0) & self._bits[src])
 
     def num_from(self, src: NodeId) -> int:
-        """Return how many different messages of `src` have come since the first call for `src`."""
+        """Return how many different messages of `src` have come since this method was first called for `src`."""
         return self._heard.setdefault(src, 0)
 
     def _first_time(self, src: NodeId, step_id: StepId) -> bool:
@@ -267,7 +267,7 @@ class Mailbox:
         return Fate.DELIVERED
 
     def _serves_late(self, message: Message) -> bool:
-        """Return whether the awaited exchange, or else the exchange of the next round, still takes a late message."""
+        """Return whether the awaited exchange, or the next round's if none is awaited, still uses a late message."""
         next_round = self._closed[0] + 1 if self._on_awaited is None else self._awaited[0]
         return self.keep_late or (self.stale > 0 and next_round - message.round <= self.stale)
 
@@ -276,7 +276,7 @@ class Mailbox:
         self._waiters.append(callback)
 
     def open(self, step_id: StepId, on_came: OnMessages) -> Collection[NodeId]:
-        """Await `step_id`; return the senders whose messages for it came early.
+        """Begin to await the messages of `step_id`; return the senders whose messages for it have already come.
 
         `on_came` is called when messages for this step or for a later one come.
         """
@@ -308,9 +308,9 @@ class Mailbox:
         return taken
 
     def take_early(self, last: StepId) -> list[Message]:
-        """Return the messages for steps up to `last`, before they are awaited, each once.
+        """Return the messages that have come for steps up to `last`, before the node waits for them, each once.
 
-        `taken` then names their senders.
+        From then on `taken` names their senders.
         """
         early: list[Message] = []
         for step_id in sorted(s for s in self._unread if s <= last):
@@ -323,11 +323,11 @@ class Mailbox:
         return early
 
     def taken(self, step_id: StepId) -> frozenset[NodeId]:
-        """Return the senders whose messages for `step_id` were taken early."""
+        """Return the senders whose messages for `step_id` were handed out early, by `take_early`."""
         return frozenset(self._taken[step_id]) if step_id in self._taken else _NOBODY
 
     def has(self, src: NodeId, step_id: StepId) -> bool:
-        """Return whether the message of `src` for `step_id`, a step that is not over, has arrived or was taken."""
+        """Return whether the message of `src` for `step_id`, a step that is not over, has come, read early or not."""
         return src in self._unread.get(step_id, _NOTHING) or src in self._taken.get(step_id, _NOBODY)
 
     def ahead(self, step_id: StepId) -> frozenset[NodeId]:
@@ -348,7 +348,7 @@ class Mailbox:
         return late
 
     def make_room(self) -> None:
-        """Call the waiting senders, so that they offer their messages again."""
+        """Call back the senders that wait for room, so that they offer their messages again."""
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
             callback()

@@ -1,4 +1,4 @@
-"""The treatment of messages that can't be computed with, before they are mixed: NaN, infinity, infinite squares.
+"""The treatment of messages whose numbers can't be computed with: NaN, infinity, or squares that are infinite.
 
 Relies on: `Payload.length`: the result of a look is kept with the payload, so all its receivers in a process look once.
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LONGEST = sys.float_info.max
-"""The length of the model in a share without weight, x / 0."""
+"""The length that a model x / w counts as having if its push-sum weight w is 0."""
 OUTLYING = 1e4
-"""How many times as long as all models before a model is out of proportion."""
+"""A model is out of proportion if it is more than this many times as long as the longest model before."""
 HEAVY = 8.0
-"""How many times as large as all weights before a push-sum weight is out of proportion."""
+"""A push-sum weight is out of proportion if it is more than this many times as large as the largest weight before."""
 
 
 @dataclass
@@ -39,8 +39,8 @@ class NonFinitePolicy:
     """One node's policy on messages with NaN or infinity, from the scenario's `on_not_finite`: refuse, count, or pass.
 
     Attributes:
-        how: the choice of the scenario.
-        ledger: records the messages that are mixed nevertheless.
+        how: the choice of the scenario: `refuse`, `count` or `pass`.
+        ledger: records the messages that are mixed although they hold NaN or infinity.
         mixed: the senders of those messages so far.
     """
 
@@ -67,7 +67,7 @@ class NonFinitePolicy:
         return inbox
 
     def requests(self, answer: Callable[[Message], None] | None) -> Callable[[Message], None] | None:
-        """Return `answer`, wrapped in a check that each request is finite."""
+        """Return the function `answer`, wrapped so that each request is first treated by this policy."""
         return answer if answer is None or self.how == "pass" else partial(self._look_and, answer)
 
     def _look_and(self, answer: Callable[[Message], None], request: Message) -> None:
@@ -80,8 +80,8 @@ class NonFinitePolicy:
     def screen(self, inbox: Inbox) -> Inbox:
         """Return `inbox` itself; raise NotFiniteMessage with the first message that is not finite.
 
-        The first model, and the first weight, of each sender that is far larger than all before is recorded. It is
-        mixed nevertheless, because it may be valid; but if the run fails, the record names who sent it.
+        Each sender's first model, and first weight, that is far larger than all before is recorded. It is mixed
+        nevertheless, because it may be valid; but if the run fails, the record names its sender.
         """
         data = inbox.messages
         sizes = [length_of(each.payload) for each in data]
@@ -99,9 +99,10 @@ class NonFinitePolicy:
         return inbox
 
     def _compare(self, of: str, factor: float, data: Sequence[Message], sizes: Sequence[float]) -> None:
-        """Record each sender whose size exceeds `factor` times the usual one.
+        """Record each sender whose model or weight (`of` says which) is more than `factor` times as large as usual.
 
-        The usual size is the largest one before, or at first the smallest of these.
+        `sizes` has the size in each message of `data`. The usual size is the largest one before, or at first the
+        smallest of these.
         """
         usual = most = self._usual.get(of) or max(0.0, min(sizes))
         for message, size in zip(data, sizes, strict=True):
@@ -119,9 +120,9 @@ class NonFinitePolicy:
             self.ledger.mixed_not_finite(message)
 
     def blame(self, x: Tensor) -> str:
-        """Return an error text that names the senders of non-finite messages; empty if the model `x` is finite.
+        """Return a text for a failed local round's error, which names the senders of NaN or infinity in the model `x`.
 
-        It explains a failed local round.
+        It is empty if `x` is finite.
         """
         if isfinite(float(x.sum())):
             return ""

@@ -47,9 +47,10 @@ class OwnDraws:
 
     @classmethod
     def of(cls, node: NodeId, algorithm: Algorithm, streams: Streams | None) -> OwnDraws | None:
-        """Return the draws of `node` by `streams`.
+        """Return the random draws of `node`, seeded from `streams`.
 
-        None without streams or without own parts, as netdfl's parts draw by name.
+        Return None without streams, or if all parts of the algorithm are netdfl's, which draw from named streams
+        themselves.
         """
         return cls(node, streams) if streams is not None and has_own_parts(algorithm) else None
 
@@ -58,7 +59,7 @@ class OwnDraws:
         self.node, self._streams = node, streams
 
     def within(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
-        """Return a context whose random draws depend on node, `round`, `what` and `key` alone, and are repeatable."""
+        """Return a context in which random draws repeat: they depend on node, `round`, `what` and `key` alone."""
         import torch  # which own parts have loaded already: they compute with tensors
 
         from netdfl.training.drawing import seeded

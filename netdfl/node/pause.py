@@ -19,7 +19,7 @@ from typing import cast
 
 
 class PauseGate:
-    """A gate around the coroutine of a node; while the gate is closed, the coroutine is stopped."""
+    """The gate through which a node's coroutine takes its steps; while the gate is closed, the coroutine is stopped."""
 
     def __init__(self) -> None:
         """Start with an open gate and without a coroutine."""
@@ -50,7 +50,7 @@ class PauseGate:
 
 
 class _Steps(Awaitable[None]):
-    """The steps of a coroutine, each of which passes the gate."""
+    """The steps of a coroutine from one `await` to the next; before each step, the gate must be open."""
 
     def __init__(self, gate: PauseGate, coroutine: Coroutine[object, None, None]) -> None:
         self.gate, self.coroutine = gate, coroutine

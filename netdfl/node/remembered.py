@@ -26,7 +26,10 @@ _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Unacknowledged(NamedTuple):
-    """An unacknowledged message: its receiver, and its frame as bytes, shape (n,) of uint8. Named in checkpoints."""
+    """A message of the node that is unacknowledged: its receiver, and its frame as a uint8 array of shape (n,).
+
+    Checkpoints hold the name of this class.
+    """
 
     dst: NodeId
     frame: Tensor
@@ -36,7 +39,7 @@ class Remembered(NamedTuple):
     """The messages that a node must remember over a restart. Checkpoints hold the name of this class.
 
     Attributes:
-        read: the senders whose messages were read, by step, in the form of `Mailbox.memory`.
+        read: the senders whose messages were read, as one bit set for each step (`Mailbox.memory`).
         refused: (sender, round, step) of each refused message.
         unacknowledged: the node's own messages whose fate it does not know.
     """

@@ -22,7 +22,7 @@ from netdfl.node.ledger import NodeLedger
 from netdfl.transport.base import Fate
 
 MOST_KEPT = WINDOW
-"""How many requests of one sender are kept. One that is sent again comes with another attempt."""
+"""How many requests of one sender are kept. Each time that a request is sent again, it counts as another one."""
 
 
 class Requests:

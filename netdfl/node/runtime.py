@@ -60,17 +60,17 @@ _LIGHT = 0.1
 
 
 def nobody(peers: Collection[NodeId]) -> bool:
-    """Return False: no peer can be asked about missing messages."""
+    """Return False, as the default of `can_ask`: no peers can be sent status queries about missing messages."""
     return False
 
 
 def never() -> bool:
-    """Return False: the node is never paused."""
+    """Return False, as the default of `still`: the node is never paused."""
     return False
 
 
 class Hooks(Protocol):
-    """The actions of a world at the beginning and end of each round: scripted faults, snapshots, progress."""
+    """The functions that a world runs at the beginning and end of each round: scripted faults, snapshots, progress."""
 
     async def begin_round(self, round: int) -> None:
         """Act before the node begins `round`: a scripted crash or pause happens here."""
@@ -91,7 +91,7 @@ class Node:
         task: the training task.
         view_of: returns the node's view of a round, given the nodes that it calls gone.
         num_rounds: number of rounds of the run.
-        transport: carries the node's messages; around it, where messages are acknowledged, the `delivery`.
+        transport: carries the node's messages. Where messages are acknowledged, it is wrapped by `delivery`.
         clock: the fleet's time.
         worker: runs the maths.
         recorder: takes events, waits and metrics.
@@ -99,11 +99,12 @@ class Node:
         mailbox: keeps arriving messages.
         hooks: called at the borders of rounds.
         epoch: the number of the node's life, which its messages carry; 0 is the first.
-        kept: the state of an earlier life to go on with.
+        kept: the state from before a restart, with which the node goes on; None: it has none.
         resending: when unacknowledged messages are sent again; None: messages are not acknowledged.
         joining: how to get a model from a neighbor; None: the node has one.
         catch_up: the round in which to go on after a crash.
-        without: the last round of each sender that finishes early.
+        without: for some senders, the last round that they made without sending to this node, as one of the two was
+            down. Up to it, no message of such a sender is awaited.
         can_ask: returns whether all of some peers can be sent status queries.
         streams: random streams for a user's own parts.
         sink: what the transport delivers into, before the mailbox; None: the mailbox itself.
@@ -136,7 +137,7 @@ class Node:
     still: Callable[[], bool] = never
 
     def __post_init__(self) -> None:
-        """Connect the parts: mailbox, waits, requests, and the transport that delivers to them."""
+        """Connect the parts of the node: mailbox, waits, requests, and the transport that delivers to them."""
         asking = partial(
             StatusQueries,
             self.id,
@@ -205,7 +206,7 @@ class Node:
         return AS_THEY_ARE if self._draws is None else self._draws.within(what, round, *key)
 
     def exchanges(self, view: View) -> int:
-        """Return the number of exchanges of a round, as the mixing says."""
+        """Return the number of exchanges of messages in a round, which the mixing decides."""
         num_steps, draws = self.algorithm.mixing.num_steps, self._draws
         num_steps = num_steps if draws is None else draws.drawing(num_steps, view.round)
         steps = int(num_steps(view.round, view))
@@ -250,11 +251,11 @@ class Node:
 
     @property
     def _is_behind(self) -> bool:
-        """Whether the node repeats the round in which it crashed, before it joins the others in their round."""
+        """Whether the node repeats the round in which it crashed, before it continues in the others' round."""
         return self.round < self.catch_up
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
-        """Train for one local round, in the worker. Raises TrainingError, with node and round as its note."""
+        """Train for one local round, in the worker. Raises TrainingError, with a note that names node and round."""
         began = self.clock.now_ns()
         data = self.task.data(view.round)
         try:
@@ -280,7 +281,7 @@ class Node:
         return failure
 
     def _lightness(self, state: NodeState) -> str:
-        """Return a sentence for an error if a small push-sum weight made the training steps long; else empty."""
+        """Return a clause for an error if a small push-sum weight made the training steps long; else empty."""
         weight = self.weight_of(state)
         return f", at a push-sum weight of {weight:.3g}, by which steps are divided" if 0 < weight < _LIGHT else ""
 
@@ -292,7 +293,7 @@ class Node:
         return await self.worker.run("refine", refine, alg, self.task.objective, view)
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
-        """Run `function`: inline if the vector is short, else in the worker, so that it does not block the event loop.
+        """Run `function`: inline if the model is short, else in the worker, so that it does not block the event loop.
 
         A message of the inbox that proves malformed is refused, and the others are mixed.
         """
@@ -318,7 +319,7 @@ class Node:
         self.recorder.event(now, self.id, message.round, GIVEN_UP, dst=message.dst, step=message.step, weight=weight)
 
     def _came_again(self, message: Message) -> None:
-        """Record a share that an earlier life, whose state is lost, may have taken, too."""
+        """Record a message whose push-sum weight may count twice, as the node may have taken it before it crashed."""
         if weight := weight_in((message.payload,)):
             now, step = self.clock.now_ns(), message.step
             self.recorder.event(now, self.id, message.round, TAKEN_AGAIN, src=message.src, step=step, weight=weight)
@@ -352,10 +353,7 @@ class Node:
         return self._gather(view, step, wait, sources, Kind.DATA)
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
-        """Wait for the messages of `lag` rounds ago (None: for none).
-
-        Return all that have come for rounds up to this one.
-        """
+        """Wait for the messages of `lag` rounds ago (None: wait for none); return all that came up to this round."""
         if lag is None:
             inbox, last = await self.gather(view, 0, replace(wait, need="none")), StepId(self.num_rounds, 0)
         else:
@@ -366,7 +364,7 @@ class Node:
         return Inbox((*inbox, *early), inbox.missing, inbox.acknowledgements)
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
-        """Pass requests to `answer`, earlier ones first; None: keep requests for later."""
+        """Pass requests of peers to the function `answer`, earlier ones first; None: keep requests for later."""
         self.requests.serve(self.non_finite.requests(answer))
         self.mailbox.make_room()
 
@@ -422,7 +420,7 @@ class Node:
         return inbox
 
     def _record(self, wait: OpenWait, missing: Sequence[NodeId]) -> None:
-        """Record a wait, unless all its messages were there when it began."""
+        """Record a finished wait and its `missing` senders, unless all its messages were there when it began."""
         now, since, limit = self.clock.now_ns(), wait.since_ns, wait.deadline_ns
         at_once = wait.ended is WaitEnd.CAME and wait.last_src is None
         if now > since and wait.ended is not None and not at_once:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 ASKS = 8
 MOST_ANSWERS = 4 * ASKS
-"""How many requests of one life of a peer are answered; links may double them."""
+"""How many requests for a model are answered to a peer between two restarts of it; links may duplicate requests."""
 FIRST_NS = NS_PER_S // 2
 LONGEST_NS = 4 * NS_PER_S
 ROUND = "round"
@@ -66,7 +66,7 @@ class JoinPlan:
 
 
 class FetchedModel(NamedTuple):
-    """A model fetched from a neighbor, shape (d,), with the neighbor's round and id; or None and the reason."""
+    """A neighbor's model, shape (d,), with the neighbor's round and id; or no model and the reason why none came."""
 
     model: Tensor | None
     round: int = 0
@@ -75,7 +75,7 @@ class FetchedModel(NamedTuple):
 
 
 class Member(Protocol):
-    """The part of a `Node` that its state transfer uses."""
+    """The attributes of a `Node` that its state transfer uses."""
 
     id: NodeId
     epoch: int
@@ -104,9 +104,9 @@ class StateTransfer:
     """The exchange of models of one node: it answers requests, and asks neighbors when the node has lost its state."""
 
     def __init__(self, node: Member) -> None:
-        """Start to answer requests to `node`.
+        """Start to answer the requests for a model that come to `node`.
 
-        `since_ns` is the time since when it asks for a model; None: it does not.
+        `since_ns` is the time at which the node began to ask for a model itself; None: it does not ask.
         """
         self._node = node
         self._like: Tensor | None = None
@@ -190,7 +190,7 @@ class StateTransfer:
         return Fate.DELIVERED
 
     def _take(self, message: Message) -> Fate:
-        """Take the first model that comes as an answer; refuse others."""
+        """Take the first model that comes as an answer to this node's requests; refuse later ones."""
         if self._like is None or message.src not in self._asked:
             return Fate.LATE
         try:

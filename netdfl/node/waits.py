@@ -37,7 +37,7 @@ from netdfl.record.base import WaitEnd
 from netdfl.transport.base import Fate
 
 _ALL = 2**31
-"""Placeholder for the number of senders where the senders are unknown."""
+"""The number of awaited senders where the senders are unknown: larger than any real number."""
 
 
 @dataclass(slots=True)
@@ -48,17 +48,17 @@ class OpenWait:
         round: the round of the awaited messages.
         step: the step of that round.
         sources: the awaited senders; None if the senders are unknown.
-        need: how many messages suffice.
+        need: the number of messages that suffices.
         since_ns: when the wait began.
         deadline_ns: when the wait ends at the latest; None if it has no deadline.
-        have: the senders whose messages have come.
+        have: the senders whose messages have come so far.
         silent: the senders that are not waited for any more, though their messages may still come.
-        given_up: those of `silent` that were suspects when the wait began.
+        given_up: the nodes of `silent` that were already not waited for when the wait began.
         kind: the kind of the awaited messages.
         last_ns: when the last message came.
         asks: whether missing senders are sent status queries.
         unanswered: whether a sender left its queries unanswered.
-        last_src: the sender of the last message or notice; of messages of one instant, the smallest one.
+        last_src: the sender of the last message or notice; of several at one instant, the one with the smallest number.
         ended: how the wait ended; None while it lasts.
     """
 
@@ -138,7 +138,7 @@ class Waits:
         are asked where possible.
 
         Returns:
-            The messages with the awaited nodes that are missing, and the wait as it ended.
+            The inbox, with the messages and the missing senders, and the wait as it ended.
         """
         step_id = as_step((round, step))
         if sources is not None and step_id in self._declined:
@@ -191,7 +191,7 @@ class Waits:
         return sources is not None and self.can_ask(sources)
 
     def _learn(self, wait: OpenWait, number: int, lag_ns: int) -> None:
-        """Report the lag of messages to the automatic deadline, which is used where senders can't be asked."""
+        """Add the lag of `number` messages to the automatic deadline, which is used where senders can't be asked."""
         if not wait.asks:
             self.auto.came(number, lag_ns)
 
@@ -205,7 +205,7 @@ class Waits:
 
     @property
     def _tells_loss(self) -> bool:
-        """Whether a message for a later step proves that the message for this step is lost, or replaces it."""
+        """Whether a sender's message for a later step proves its message for this step lost, or replaces it."""
         policy = self.policy
         return policy.cumulative or (policy.deadline_ns == "auto" and policy.ordered and not policy.resent)
 
@@ -235,7 +235,7 @@ class Waits:
         return (wait.sources or frozenset()) - wait.have - gone - wait.silent
 
     def _will_not_come(self, peer: NodeId) -> None:
-        """Stop waiting for `peer`, which is done with the step: its message is lost."""
+        """Stop waiting for `peer`, which has answered that it is done with the step: its message is lost."""
         if self.current is not None:
             self.current.silent |= {peer}
             self._check()
@@ -306,9 +306,9 @@ class Waits:
             self._check()
 
     def _noticed(self, message: Message) -> Fate:
-        """Take a notice that its sender sends nothing in a step.
+        """Take a notice by which a peer says that it sends nothing in a step.
 
-        A message that an earlier life of the sender sent for this step still counts.
+        A message that the peer sent for this step before a restart still counts.
         """
         step_id, wait = message.at, self.current
         if self.mailbox.is_over(step_id):

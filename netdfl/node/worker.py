@@ -21,7 +21,7 @@ class Worker(Protocol):
     """A runner of a node's computations."""
 
     async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
-        """Run `function(*args)` and return the result; `what` names the kind of work, to estimate its time."""
+        """Run `function(*args)` and return its result; `what` names the kind of work, to estimate its duration."""
         ...
 
     def spare(self, numel: int) -> bool:
@@ -30,11 +30,11 @@ class Worker(Protocol):
 
 
 class ThreadWorker:
-    """A worker with a few threads, which run in parallel because torch releases the interpreter's lock."""
+    """A worker with one or a few threads, which run in parallel because torch releases the interpreter's lock."""
 
     INLINE_NUMEL = 1_000_000
     INLINE_S = 0.002
-    """Work that took less processor time than this the last time runs on the loop: a thread would cost as much."""
+    """Work that took fewer CPU seconds the last time runs on the event loop, as a thread would cost as much."""
 
     def __init__(self, threads: int = 1, begin: Callable[[], None] | None = None) -> None:
         """Prepare up to `threads` threads, started when needed; each calls `begin` first."""
@@ -73,7 +73,7 @@ class ThreadWorker:
             self._took[what] = time.thread_time() - began
 
     def spare(self, numel: int) -> bool:
-        """Return whether `numel` is at most a million, which takes at most a millisecond."""
+        """Return whether `numel` is at most a million, so that work on as many numbers takes at most a millisecond."""
         return numel <= self.INLINE_NUMEL
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class BatchWorker(ThreadWorker):
 
 
 class _Job:
-    """A submitted call and its result for the event loop that waits for it; cheaper than an executor's future."""
+    """A call submitted to a worker's thread, and its result for the event loop; cheaper than an executor's future."""
 
     __slots__ = ("done", "function", "loop")
 
