@@ -203,7 +203,7 @@ async def test_a_wait_for_what_was_there_or_that_took_no_time_is_not_recorded() 
     assert (desk.notes.waits, desk.notes.events) == ([], [])
     late = lambda: setattr(desk.clock, "ns", S)  # noqa: E731
     await desk.during(desk.node.gather(desk.view(6), 0, ALL), late, lambda: desk.arrive(0, 1, 3, 4, round=6))
-    assert desk.notes.waits == [WaitRecord(ME, 6, 0, Kind.DATA, 0, S, None, WaitEnd.CAME, 4, ())]
+    assert desk.notes.waits == [WaitRecord(ME, 6, 0, Kind.DATA, 0, S, None, WaitEnd.CAME, 0, ())]
 
 
 async def test_of_a_wait_whose_late_ones_are_asked_no_deadline_is_recorded() -> None:

@@ -91,7 +91,7 @@ async def test_who_was_missing_is_recorded_with_the_wait_that_it_took() -> None:
     inbox = await desk.during(desk.node.gather(desk.view(), 1, THREE_S), *steps)
     assert ([m.src for m in inbox], inbox.missing) == ([0, 3], (1, 4))
     assert desk.notes.events == [(4 * S, ME, 4, "missing", {"step": 1, "awaited": [1, 4]})]
-    assert desk.notes.waits == [WaitRecord(ME, 4, 1, Kind.DATA, S, 4 * S, 3 * S, WaitEnd.DEADLINE, 3, (1, 4))]
+    assert desk.notes.waits == [WaitRecord(ME, 4, 1, Kind.DATA, S, 4 * S, 3 * S, WaitEnd.DEADLINE, 0, (1, 4))]
     assert (await ended(desk))["wait_s"] == 3.0
 
 
