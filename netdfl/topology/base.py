@@ -1,4 +1,4 @@
-"""A topology: the graph that the fleet may use in each round."""
+"""The class of all topologies: a function from each round to the graph of links that the fleet may use in it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _KEPT = 16  # graphs of past and coming rounds: nodes may be rounds apart
 class Topology:
     """A graph for every round, drawn anew every `redraw_every` rounds.
 
-    Every node can draw the whole graph, because it depends on the seed and the round alone. A user's own topology is a
-    function that returns one of these.
+    Every node can draw the whole graph, because it depends on the seed and the round alone. A topology that a user
+    writes is a function that returns a `Topology`.
 
     Attributes:
         num_nodes: Nodes of every graph, including the server if there is one.
         directed: Whether some link may work one way only.
         time_varying: Whether two rounds may have different graphs.
-        receivers_know: Whether a node's in-neighbors are common knowledge.
+        receivers_know: Whether every node can compute which nodes send to it, because no sender chooses by itself.
         weights: The mixing weights that suit the topology, used if the scenario names none.
         base: The graph from which the graphs of all rounds are drawn, if there is one.
         notes: Remarks on the file from which the topology was read.
@@ -40,11 +40,19 @@ class Topology:
         notes: Sequence[str] = (),
         connected: bool = True,
     ) -> None:
-        """Draw block b of rounds (`redraw_every` rounds; all of them for 0) with `draw(b)`.
+        """Take the function that draws a graph for each block of `redraw_every` consecutive rounds.
 
-        `draw` gets the block's number, from 0, and returns its `Graph`; drawn twice it must be the same graph, so
-        random numbers must come from `streams.rng("topology", NAME, block)`. `connected=False` lets a static graph fall
-        apart.
+        Args:
+            num_nodes: Nodes of every graph.
+            draw: Gets a block's number, from 0, and returns its `Graph`. Drawn twice it must be the same graph, so
+                random numbers must come from `streams.rng("topology", NAME, block)`.
+            directed: Whether some link may work one way only.
+            redraw_every: Rounds in a block; 0 puts all rounds in one block, so the graph is static.
+            receivers_know: Whether every node can compute which nodes send to it.
+            weights: The mixing weights for scenarios that name none.
+            base: The graph from which the graphs of all rounds are drawn, if there is one.
+            notes: Remarks for the user.
+            connected: Whether a static graph must be strongly connected.
 
         Raises:
             ValueError: If round 0 can't be drawn, or a static topology is not strongly connected.
@@ -67,7 +75,7 @@ class Topology:
         return self.redraw_every > 0
 
     def graph(self, round: int) -> Graph:
-        """Return the graph of `round`; the last few are kept."""
+        """Return the graph of `round`; the graphs drawn last are cached."""
         return self._draw(round // self.redraw_every if self.redraw_every else 0)
 
 
@@ -77,7 +85,7 @@ def static(graph: Graph, notes: Sequence[str] = ()) -> Topology:
 
 
 def check_connected(graph: Graph, what: str) -> None:
-    """Raise ValueError, with the nodes that are cut off, unless every node reaches every other."""
+    """Raise ValueError with the nodes that are cut off, unless every node reaches every other; `what` is the graph."""
     if graph.cut_off:
         some = ", ".join(map(str, graph.cut_off[:5])) + (", ..." if len(graph.cut_off) > 5 else "")
         raise ValueError(
@@ -87,7 +95,7 @@ def check_connected(graph: Graph, what: str) -> None:
 
 
 def draw_connected(draw: Callable[[], Graph], what: str, remedy: str, *, tries: int = 100) -> Graph:
-    """Draw until the graph is strongly connected. Raises ValueError with `remedy` after `tries`."""
+    """Draw graphs until one is strongly connected. Raises ValueError with the advice `remedy` after `tries` draws."""
     for _ in range(tries):
         graph = draw()
         if graph.is_strongly_connected:

@@ -39,7 +39,7 @@ _ENDS = (
     ("tail", "head"),
 )
 _SAME = (("u", "v"), ("i", "j"), ("a", "b"))
-"""Pairs of names without an order, so that their links have no direction; others end in 1 and 2, or a and b."""
+"""Headings for the two ends of a link that give it no direction. Other such pairs end in 1 and 2, or in a and b."""
 _OF_NODES = (
     "",
     "name",
@@ -61,7 +61,13 @@ _OF_NODES = (
 
 @dataclass(frozen=True)
 class Ends:
-    """The columns of a table that name the ends of a link; `alike`: their names give no direction."""
+    """The numbers of the two columns of a table that name a link's ends.
+
+    Attributes:
+        source: The column of the sending end.
+        target: The column of the receiving end.
+        alike: Whether the headings, such as u and v, give the link no direction.
+    """
 
     source: int
     target: int
@@ -113,17 +119,17 @@ def read_graph(file: str) -> Any:
 
 
 def self_loops(graph: Any) -> int:
-    """Return the number of self loops that were left out when the graph was read."""
+    """Return the number of self loops that `read_graph` left out of this graph."""
     return int(graph.graph.get(_LOOPS, 0))
 
 
 def graph_words(file: str, graph: Any) -> list[str]:
-    """Return notes on what of a file's graph is left out."""
+    """Return notes for the user about the parts of a file that its graph lacks: self loops and links without rates."""
     return [*loops_words(file, self_loops(graph)), *modules_words(file, graph)]
 
 
 def names_in(graph: Any) -> dict[int, str]:
-    """Return the name in the file of each node of a graph that was read."""
+    """Return the name that each node of a graph from `read_graph` has in its file, by node number."""
     return dict(graph.graph[_NAMES])
 
 
@@ -153,7 +159,7 @@ def _json(file: str, text: str) -> Any:
 
 
 def is_node_link(data: object) -> bool:
-    """Return whether plain values are a graph in the node-link format of networkx and D3."""
+    """Return whether parsed JSON is a graph in the node-link format of networkx and D3."""
     return isinstance(data, dict) and "nodes" in data and ("links" in data or "edges" in data)
 
 
@@ -184,7 +190,13 @@ def _numbered(graph: Any) -> Any:
 
 @dataclass(frozen=True)
 class Edges:
-    """The edges in a file, whether they are directed, and notes for the user."""
+    """The edges read from a file.
+
+    Attributes:
+        pairs: The two node numbers of each edge.
+        directed: Whether an edge works from the first node to the second alone.
+        notes: Remarks for the user.
+    """
 
     pairs: list[list[int]]
     directed: bool = False
@@ -249,7 +261,10 @@ def _node_at(row: Sequence[str], place: int) -> int | None:
 
 
 def _columns(file: str, head: Sequence[str] | None, rows: Sequence[Sequence[str]], num_nodes: int) -> tuple[int, int]:
-    """Choose the two columns of node numbers. Raises ValueError if a column may be line numbers or nodes."""
+    """Choose the two columns of node numbers.
+
+    Raises ValueError if the first column may hold either node numbers or the numbers of the lines.
+    """
     width = min((len(row) for row in rows), default=0)
     if head is not None:
         if (ends := ends_of(head)) is not None:

@@ -158,7 +158,7 @@ def _distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def split(values: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[tuple[Any, ...], ...]:
-    """Split `values` into parts of these `lengths`, as tuples of plain numbers."""
+    """Split a flat array into consecutive parts of the given lengths, each a tuple of plain numbers."""
     flat, ends = tuple(values.tolist()), np.cumsum(lengths).tolist()
     return tuple(flat[start:end] for start, end in zip([0, *ends], ends, strict=False))
 
@@ -182,7 +182,13 @@ def count_words(num_nodes: int, num_links: int, *, directed: bool) -> str:
 
 
 def redrawn_words(every: int, *, chosen: bool = False, server: bool = False) -> str:
-    """Return a text on how often a graph is redrawn (0: never), or that a part of it is `chosen` in each round."""
+    """Return a phrase on how often a graph changes.
+
+    Args:
+        every: The rounds after which the topology is redrawn; 0: never.
+        chosen: Whether nodes or the server choose anew in each round which links are used.
+        server: Whether a server makes this choice.
+    """
     if chosen and not every:
         return "the server draws clients anew every round" if server else "nodes choose among neighbors every round"
     return "static" if not every else "redrawn every round" if every == 1 else f"redrawn every {every} rounds"

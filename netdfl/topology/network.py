@@ -1,4 +1,4 @@
-"""The view of each node in each round, combined from topology, selection and mixing weights."""
+"""Each node's view of each round (its neighbors and weights), combined from topology, selection and mixing weights."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _TOLERANCE = 1e-9
 class Network:
     """The views of all nodes, and the mixing matrix that they form together.
 
-    Weights are computed for the graph after selection. Where receivers do not know their senders, a view depends on the
-    node's own choice alone: `in_neighbors` is None and `in_weights` is empty.
+    A `View` holds a node's neighbors in a round and their weights. Weights are computed for the graph after neighbor
+    selection. Where receivers do not know their senders, a view depends on the node's own choice alone: `in_neighbors`
+    is None and `in_weights` is empty.
 
     With a `server` (the last node, the hub of a star) the others are clients. In each round the server exchanges
     messages with that round's participants only. Its row of the matrix is the mean of the participants.
@@ -75,7 +76,7 @@ class Network:
     def graph(self, round: int) -> Graph:
         """Return the graph of messages in `round`.
 
-        Where receivers don't know their senders, no single node can draw it.
+        Where receivers don't know their senders, no single node can compute this graph.
         """
         if self.server is None:
             return self._selected(round)
@@ -119,7 +120,7 @@ class Network:
         return Graph(self.num_nodes, [(src, dst) for src, targets in enumerate(chosen) for dst in targets])
 
     def _possible(self, node: NodeId, round: int) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """Return the possible senders to `node` and its possible receivers, as far as every node can know them."""
+        """Return the nodes that may send to `node`, and the nodes it may send to, as far as all nodes can know them."""
         if self.topology.receivers_know:
             graph = self.topology.graph(round)
             return graph.in_neighbors(node), graph.out_neighbors(node)
@@ -171,8 +172,8 @@ def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "colum
     """Remove the peers in `gone` from a view, and give their weight back so that nothing is lost.
 
     `keep="rows"` is for gossip: the weights of `gone` in this node's average go to `self_weight`, so `self_weight` and
-    `in_weights` still sum to 1; `out_weights` to the others stay. Where M is symmetric and both ends do so, columns
-    still sum to 1, too: the mean is kept.
+    `in_weights` still sum to 1; `out_weights` to the others stay. Where the mixing matrix M is symmetric and both ends
+    of a link remove each other, its columns still sum to 1, too, so the fleet's mean is kept.
 
     `keep="columns"` is for push-sum: `self_weight` and the remaining `out_weights` are scaled to sum to 1, which for
     equal shares is 1 / (1 + live out-neighbors) each; `in_weights` from the others stay, for information: senders
@@ -181,7 +182,8 @@ def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "colum
     A server has no share of its own in the mean: it takes the mean of the remaining clients. To its clients a server is
     never gone: they wait for it, and report to it.
 
-    The mixing decides which to keep, because one view can't tell: a node's row may sum to 1 by chance.
+    The mixing method decides whether rows or columns keep their sums, because one view can't tell: a node's row may sum
+    to 1 by chance.
     """
     known = view.in_neighbors or ()
     gone -= {view.server}

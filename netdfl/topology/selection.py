@@ -1,4 +1,4 @@
-"""The choices made in a round: a node's receivers, asking and answering nodes, a server's participants."""
+"""The choices made in each round: the receivers of a node's messages, and the clients that take part with a server."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _KEPT = 8
 
 
 class Selection(Protocol):
-    """Neighbor selection. A selection that learns at run time (by loss, say) keeps its knowledge in itself.
+    """The interface of a neighbor selection: the choice of the out-neighbors to which a node sends in a round.
 
     Attributes:
-        receivers_know: Whether `select` depends on the seed, the round and its arguments alone, and
-            is common knowledge. If it is False, each node asks it for its own choice only.
+        receivers_know: Whether `select` depends on the seed, the round and its arguments alone, and is common
+            knowledge. If it is False, each node asks the selection for that node's own choice only.
     """
 
     receivers_know: bool
@@ -42,7 +42,10 @@ class AllNeighbors:
 
 
 class PrivateSelection:
-    """A selection that makes another one's choice, hidden from receivers, for methods that choose again at run time."""
+    """A selection that chooses as another one does, but without the receivers' knowledge.
+
+    It is for methods whose nodes choose again, among the selected neighbors, at run time.
+    """
 
     receivers_know = False
 
@@ -80,7 +83,7 @@ def everyone(num_nodes: int, streams: Streams, /) -> Selection:
 
 
 Participants: TypeAlias = Callable[[int], tuple[NodeId, ...]]
-"""The clients that take part in a round, sorted."""
+"""A function from a round to the clients that take part in it, sorted."""
 
 
 def sampled(num_clients: int, streams: Streams, /, *, participation: PositiveFloat = 1.0) -> Participants:
@@ -103,7 +106,7 @@ def sampled(num_clients: int, streams: Streams, /, *, participation: PositiveFlo
 
 
 class Halves:
-    """The selection for a fleet in two fixed halves: active nodes ask passive neighbors, passive nodes ask no one."""
+    """The selection for pairwise exchanges between two fixed halves of a fleet: active nodes ask passive neighbors."""
 
     def __init__(self, passive: frozenset[NodeId], among: Selection | None = None) -> None:
         """Make all nodes but `passive` active; `among` selects the nodes that they ask."""
@@ -120,7 +123,7 @@ class Halves:
 def halves(topology: Topology, among: Selection | None = None) -> Halves:
     """Divide nodes into halves: passive at an even distance from node 0, or with an even number if the graph changes.
 
-    Links inside a half stay unused: `inside` names them.
+    Links between two nodes of one half stay unused: `inside` returns them.
     """
     if topology.time_varying:
         return Halves(frozenset(range(0, topology.num_nodes, 2)), among)
@@ -131,5 +134,5 @@ def halves(topology: Topology, among: Selection | None = None) -> Halves:
 
 
 def inside(graph: Graph, split: Halves) -> tuple[Edge, ...]:
-    """Return the links of `graph` whose ends are both in the same half, each once."""
+    """Return the links of `graph` whose two ends are in the same half of `split`, each link once."""
     return tuple((a, b) for a, b in graph.edges if a < b and (a in split.passive) == (b in split.passive))

@@ -58,7 +58,7 @@ def read_sndlib(file: str, text: bytes) -> Any:
 
 
 def modules_words(file: str, graph: Any) -> list[str]:
-    """Return a note on links of an SNDlib network that have no rate; none for other graphs."""
+    """Return a note on the links of an SNDlib network that have no installed capacity, and so no rate; else no note."""
     bare = graph.graph.get(MODULES, 0)
     have = "has" if bare == 1 else "have"
     what = f"{bare} of its links {have} no installed capacity; modules to choose from are no rate"

@@ -1,4 +1,4 @@
-"""Spectral figures of a mixing matrix: which sums it conserves, and how fast nodes reach consensus."""
+"""Spectral quantities of a mixing matrix: which sums it conserves, and how fast nodes reach consensus."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stochasticity(matrix: Matrix) -> Stochasticity:
 
 
 def psi(matrix: Matrix) -> float:
-    """Return the 2-norm of M - 11^T/n, the largest factor by which one exchange can leave disagreement.
+    """Return the 2-norm of M - 11^T/n: the most by which one exchange multiplies the nodes' deviation from their mean.
 
     It is max(|lambda_2|, |lambda_n|) where M is symmetric, and 1 means no contraction.
     """

@@ -119,7 +119,11 @@ def random_pull(
 def _picking(
     pick: Callable[[np.random.Generator], Graph], streams: Streams, redraw_every: int, kind: str, count: int, of: str
 ) -> Callable[[int], Graph]:
-    """Return a function that draws a block's graph by `pick`; a graph that is never redrawn must be connected."""
+    """Return a function that draws the graph of a block of rounds by `pick`.
+
+    A graph that is never redrawn must be connected: the words for an error are the topology `kind`, and `count`
+    neighbors by its parameter `of`.
+    """
 
     def draw(block: int) -> Graph:
         rng = streams.rng("topology", kind, block)
@@ -167,7 +171,7 @@ def _others(num_nodes: int, k: int, rng: np.random.Generator) -> Ints:
 
 
 def _graph(peers: Ints, *, heard: bool = False) -> Graph:
-    """Return the graph in which each node sends to its row of `peers` or, with `heard`, receives from it."""
+    """Return the graph in which each node sends to its row of `peers` or, with `heard`, receives from these nodes."""
     links = np.stack([np.repeat(np.arange(len(peers)), peers.shape[1]), peers.ravel()], axis=1)
     return Graph(len(peers), links[:, ::-1] if heard else links)
 

@@ -31,7 +31,7 @@ class NodeWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MixingMatrix:
-    """The mixing matrix M in sparse form: `on_edges[e]` is M at (dst, src) of edge e, `on_self` is the diagonal."""
+    """The mixing matrix M in sparse form: `on_edges[e]` is M[dst, src] for edge e, `on_self` is the diagonal."""
 
     graph: Graph
     on_edges: Vector
