@@ -1,1 +1,1 @@
-"""Compressors: they encode a flat vector in few bytes, and decode it again."""
+"""Compressors: they encode a flat vector of numbers in few bytes and decode it again, with a bounded error."""

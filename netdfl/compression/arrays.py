@@ -1,6 +1,6 @@
 """Conversion of tensors to the read-only arrays of messages and back, without a copy where none is needed.
 
-Input is checked at the border of a compressor: finite flat vectors from the own node, plausible arrays from a peer.
+A compressor checks its input here: a vector of its own node must be flat and finite, arrays from a peer plausible.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ Vector = NDArray[Any]
 FLOATS = ("float32", "float64")
 _ROW = 8192
 _COPIED = 8
-"""The rows to copy at a time: 256 KiB of float32, which stay in a core's own cache from the check to the copy."""
+"""The rows copied at a time: 256 KiB of float32, which a core's cache holds from the check to the copy."""
 
 
 def as_vector(x: Tensor) -> Vector:
@@ -117,7 +117,7 @@ def as_vector(x: Tensor) -> Vector:
 def is_finite(x: Vector) -> bool:
     """Return whether no number of `x` is NaN or infinite.
 
-    Sums of squares prove it at the speed of reading; only where one overflows is every number tested.
+    Finite sums of squares prove it in one fast pass; every number is tested only where a sum is not finite.
     """
     if len(x) < _ROW:
         return bool(np.isfinite(x).all())
@@ -215,7 +215,7 @@ def read_numpy(encoded: EncodedVector, name: str, dtypes: Collection[str], lengt
 
 
 def read_finite(encoded: EncodedVector, name: str, length: int) -> Vector:
-    """Return an array of floats. Raises MalformedMessage if a number is NaN or infinite."""
+    """Return the array `name` of floats. Raises MalformedMessage if a number is NaN or infinite."""
     values = read_numpy(encoded, name, FLOATS, length)
     if not is_finite(values):
         raise MalformedMessage(f"array {name!r} holds a NaN or an infinity; expected finite numbers")
@@ -223,7 +223,7 @@ def read_finite(encoded: EncodedVector, name: str, length: int) -> Vector:
 
 
 def read_scales(encoded: EncodedVector, length: int) -> Vector:
-    """Return the scales of buckets. Raises MalformedMessage if one is negative, NaN or infinite."""
+    """Return the scale of each bucket from a vector's code. Raises MalformedMessage if negative, NaN or infinite."""
     scales = read_finite(encoded, "scales", length)
     if length and scales.min() < 0:
         raise MalformedMessage(f"a scale of {scales.min()}; expected none below 0")

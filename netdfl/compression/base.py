@@ -47,7 +47,10 @@ class Compressor(Protocol):
         return False
 
     def contraction(self, dim: int) -> float:
-        """Return omega in [0, 1] for vectors of `dim` numbers: by default 1 - `variance`, or 0."""
+        """Return the largest guaranteed omega in [0, 1] with E|x - C(x)|^2 <= (1 - omega)|x|^2 for `dim` numbers.
+
+        By default it is 1 - `variance(dim)`, or 0 where that is negative.
+        """
         return max(0.0, 1.0 - self.variance(dim))
 
     @abstractmethod
@@ -71,14 +74,14 @@ class AddingCompressor(Protocol):
     """A compressor that decodes and adds to a vector in one operation, which is faster than two."""
 
     def add_to(self, base: Tensor, encoded: EncodedVector) -> Tensor:
-        """Return `base`, shape (d,), plus the decoded vector, with the same digits as in two operations.
+        """Return `base`, shape (d,), plus the decoded vector, bit for bit as in two operations.
 
-        Raises MalformedMessage for absurd contents.
+        Raises MalformedMessage for invalid contents.
         """
 
 
 def add_to(compressor: Compressor, base: Tensor, encoded: EncodedVector) -> Tensor:
-    """Return `base` plus the decoded vector, as a new vector. Raises MalformedMessage."""
+    """Return `base` plus the decoded vector, as a new vector. Raises MalformedMessage for invalid contents."""
     if _adds(type(compressor)):
         found: Tensor = cast("AddingCompressor", compressor).add_to(base, encoded)
         return found

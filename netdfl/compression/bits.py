@@ -1,4 +1,4 @@
-"""Unsigned integers of a few bits each, packed; and sorted or small ones in unary.
+"""Unsigned integers of a few bits each, packed without gaps; and non-decreasing sequences of integers in unary.
 
 `pack` keeps 8-bit planes apart (the first bytes of all codes, then the second ones), and packs the remaining 1 to 7
 bits of each code little-endian without gaps. n codes of b bits take n * (b // 8) + ceil(n * (b % 8) / 8) bytes =
@@ -18,7 +18,7 @@ Codes = NDArray[Any]
 Bytes = NDArray[np.uint8]
 
 _FEW = 16384
-"""The number of 8-byte indices that stay in a core's cache."""
+"""The number of integers encoded in unary at a time: so many 8-byte indices stay in a core's cache."""
 _UNSIGNED = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
 
 
@@ -115,7 +115,7 @@ def _unpack_small(packed: Bytes, num: int, bits: int) -> Bytes:
 
 
 def _spread(packed: Bytes, num: int, bits: int, group: int) -> NDArray[np.uint64]:
-    """Copy packed codes to 64-bit words, so that each `group` of codes starts at a separate byte group."""
+    """Copy packed codes to 64-bit words, so that each `group` of codes begins at a multiple of `group` bytes."""
     if group < 8:
         groups = np.zeros(num // group, f"u{group}")
         groups[: len(packed)] = packed
@@ -140,7 +140,7 @@ def unary(heights: NDArray[np.int64]) -> Bytes:
 
 
 def from_unary(packed: Bytes, num: int) -> NDArray[np.int64] | None:
-    """Decode `num` integers from unary; None if another number of bits is set."""
+    """Decode `num` integers that `unary` encoded; None if the number of set bits is not `num`."""
     ones = np.flatnonzero(np.unpackbits(packed, bitorder="little").view(np.bool_))
     if len(ones) != num:
         return None

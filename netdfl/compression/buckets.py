@@ -1,6 +1,6 @@
 """The buckets of a vector, which are groups of numbers that share a scale, and operations on several at once.
 
-A long vector is cut into pieces and spans of pieces that stay in a core's cache, along the borders of its buckets.
+A long vector is cut along the borders of its buckets into pieces, and spans of several pieces, that fit a core's cache.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from netdfl.compression.arrays import empty
 from netdfl.compression.scratch import scratch
 
 PIECE = 65536
-"""Coordinates that share one draw or one sum; the buffers for so many fit a 1 MiB cache."""
+"""The most numbers in a piece, which share one random draw or are summed together; buffers of this size fit 1 MiB."""
 SPAN = 4
-"""The pieces of one element-wise operation: for fewer, the calls would cost as much as the arithmetic.
-torch may divide a span among threads, so only these operations and maxima are torch's; sums are numpy's, in one thread.
+"""The number of pieces in a span, on which one element-wise operation works: for fewer, the calls would cost as much as
+the arithmetic. torch may divide a span among threads, so only these operations and maxima are torch's; sums are
+numpy's, in one thread.
 """
 
 
 class BucketSpan(NamedTuple):
-    """Consecutive buckets of a flat vector: its numbers from `start` to `stop`, and the buckets' slice `buckets`.
+    """Consecutive buckets of a flat vector, and the form of the matrix with a row for each bucket.
 
-    As a matrix it has a row for each bucket, of `width` numbers; if the last bucket is shorter, the matrix is longer
-    than the span. A bucket over `PIECE` has spans of its own, of one row. `pieces` are the lengths of the span's
-    pieces.
+    A bucket of more than `PIECE` numbers has spans of its own, each a matrix of one row.
+
+    Attributes:
+        start: The first of the vector's numbers.
+        stop: The end of the numbers, not included.
+        buckets: The slice of these buckets among all.
+        width: The numbers in a row. If the last bucket is shorter, the matrix is longer than the span.
+        pieces: The lengths of the span's pieces.
     """
 
     start: int
@@ -47,7 +53,7 @@ class BucketSpan(NamedTuple):
         return rows * self.width
 
     def of(self, vector: Tensor) -> Tensor:
-        """Return the numbers of a vector that lie in this span; `vector` itself if it is as long as the span."""
+        """Return the numbers of a whole vector that lie in this span; `vector` itself if it is as long as the span."""
         return vector if vector.numel() == self.stop - self.start else vector[self.start : self.stop]
 
     def matrix(self, buffer: Tensor) -> Tensor:
@@ -78,7 +84,7 @@ def spans(dim: int, bucket: int) -> tuple[BucketSpan, ...]:
 
 
 def _cut(length: int, most: int) -> tuple[int, ...]:
-    """Return lengths of at most `most` that add up to `length`."""
+    """Cut a length into parts of at most `most`; return the lengths of the parts."""
     return (most,) * (length // most) + ((length % most,) if length % most else ())
 
 
@@ -119,9 +125,9 @@ def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
 
 
 def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
-    """Return `base` plus the scaled numbers, with the same digits as in two steps but less memory.
+    """Return `base` plus each number times its bucket's scale, bit for bit as in two steps but with less memory.
 
-    Each product is rounded before the addition: in one operation, two machines might round it differently.
+    Each product is rounded before the addition: a fused operation might round differently on another machine.
     """
     dim, column = len(numbers), scales.view(-1, 1)
     covering = spans(dim, bucket)
@@ -134,7 +140,7 @@ def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> T
 
 
 def bucket_totals(ufunc: np.ufunc, partial: NDArray[Any], dim: int, bucket: int) -> NDArray[Any]:
-    """Combine one value per row of `pieces` into one value per bucket, by `ufunc`."""
+    """Combine one partial value for each row of `pieces` into one value per bucket, by the reduction of `ufunc`."""
     starts = np.arange(num_buckets(dim, bucket)) * math.ceil(bucket / PIECE)
     totals: NDArray[Any] = ufunc.reduceat(partial, starts)
     return totals

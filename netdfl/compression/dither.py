@@ -25,11 +25,11 @@ from netdfl.compression.buckets import BucketSpan, buffer_for
 
 
 def fractions(rng: np.random.Generator, spans: Sequence[BucketSpan], offset: int, *, double: bool) -> Iterator[Tensor]:
-    """Yield `2^e + offset + u` for each number of each span, with u random, in a buffer that is reused.
+    """Yield a buffer with `2^e + offset + u` for each number of each span, u random, from which the caller can round.
 
-    The buffer is flat, may be longer than the span, and is used again for the next span. The integer part is `offset`
-    modulo 2^8 in float32 (e = 7) and modulo 2^16 in float64 (e = 20). The bits of this float that represent u are 16
-    zeros; u is put there as an integer, so no float operation is needed.
+    The flat buffer may be longer than the span, and is used again for the next span. The integer part is `offset`
+    modulo 2^7 in float32 (e = 7), modulo 2^20 in float64 (e = 20). The 16 bits of the float that represent u are set as
+    an integer, so drawing needs no floating-point operation.
     """
     dtype, low, exponent = ("f8", 16, 20) if double else ("f4", 0, 7)
     word = np.dtype("u8" if double else "u4")

@@ -33,7 +33,7 @@ _STORED = ("float16", "bfloat16", *FLOATS)
 class IdentityCompressor(Compressor):
     """The identity, C(x) = x, exactly and in the vector's own dtype. Its size is d times the size of a number.
 
-    The values of a peer are not checked to be finite: whether to mix them is the mixing's policy.
+    Values from a peer may be NaN or infinite: the policy of the mixing decides whether to use them.
     """
 
     unbiased: ClassVar[bool] = True

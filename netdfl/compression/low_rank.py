@@ -75,7 +75,7 @@ class LowRank(Compressor):
 
 
 def _far(largest: np.floating[Any]) -> int:
-    """Return the binary exponent of a magnitude if products with it may overflow or underflow; else 0."""
+    """Return the binary exponent of `largest` if products with this magnitude may overflow or underflow; else 0."""
     exponent = int(np.frexp(largest)[1])
     return exponent if abs(exponent) > 0.75 * np.finfo(largest.dtype).maxexp else 0
 

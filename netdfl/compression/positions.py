@@ -1,9 +1,9 @@
 """The encoding of k positions out of d coordinates: a bitmap, or a sorted list in two arrays, whichever is shorter.
 
 The coordinates of largest magnitude are found in about the time of reading the vector once. The list keeps the low
-floor(log2(d / k)) bits of each index unchanged and the rest as gaps in unary (Elias 1974, Fano 1971): at most
-2 + log2(d / k) bits an index, half a bit from the least possible. The choice of the two forms follows from (k, d), so a
-peer can't make it. All or none of d need no array.
+floor(log2(d / k)) bits of each index unchanged and the rest as gaps in unary (Elias 1974, Fano 1971): at most 2 +
+log2(d / k) bits an index, half a bit from the least possible. The form follows from (k, d), so a sender can't choose
+it. If all of the d coordinates or none are sent, no array is needed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def nbytes(count: int, dim: int) -> int:
 
 
 def encode(indices: Indices, dim: int) -> dict[str, Array]:
-    """Encode strictly increasing indices below `dim`."""
+    """Encode strictly increasing indices below `dim` as the arrays that `names` lists."""
     kind = names(len(indices), dim)
     if not kind:
         return {}
@@ -64,7 +64,7 @@ def encode(indices: Indices, dim: int) -> dict[str, Array]:
 
 
 def decode(encoded: EncodedVector, count: int, dim: int) -> Indices:
-    """Return the strictly increasing indices below `dim`. Raises MalformedMessage for invalid contents."""
+    """Return the `count` strictly increasing indices below `dim`. Raises MalformedMessage for invalid contents."""
     kind = names(count, dim)
     if not kind:
         return np.arange(count)
@@ -89,15 +89,15 @@ def decode(encoded: EncodedVector, count: int, dim: int) -> Indices:
 
 
 def _sample(x: Vector, where: Indices | slice) -> Vector:
-    """Return the magnitudes of some coordinates, largest first."""
+    """Return the magnitudes of the coordinates at `where`, largest first."""
     magnitudes: Vector = np.sort(np.abs(x[where]))[::-1]
     return magnitudes
 
 
 def _passing(x: Vector, threshold: Any, most: int) -> tuple[Indices | None, Vector]:
-    """Return the indices and values of magnitudes of at least `threshold`; None for the indices if over `most`.
+    """Return the indices and values of the numbers with a magnitude of at least `threshold`.
 
-    A NaN is below no threshold.
+    If they are more than `most`, it returns None and the whole vector. A NaN passes every threshold.
     """
     indices, numbers = np.empty(most, np.int64), np.empty(most, x.dtype)
     magnitudes, chosen = np.empty(min(PIECE, len(x)), x.dtype), np.empty(min(PIECE, len(x)), np.bool_)
@@ -121,7 +121,7 @@ def largest(x: Vector, count: int) -> tuple[Indices, Vector]:
     """Return the indices, in increasing order, and values of the `count` numbers of largest magnitude.
 
     A sample gives a threshold that almost surely more than `count` numbers pass, but few more; the selection is made
-    among these. If the sample misled, it is made among all. A NaN is larger than every number.
+    among these. If fewer pass, the selection is made among all numbers. A NaN is larger than every number.
     """
     dim = len(x)
     if count == 0:
@@ -145,7 +145,10 @@ def largest(x: Vector, count: int) -> tuple[Indices, Vector]:
 
 
 def above(x: Vector, count: int, bounds: tuple[int, int], rng: np.random.Generator) -> tuple[Indices, Vector] | None:
-    """Return the numbers above a sampled threshold, like `largest`; None if their count is out of `bounds`."""
+    """Return indices and values of about `count` numbers, those with magnitudes above a threshold found by sampling.
+
+    Returns None if the number of them is outside `bounds` (least, most).
+    """
     dim = len(x)
     if count == 0:
         return None

@@ -68,13 +68,13 @@ class Qsgd(Compressor):
 
     @property
     def unbiased(self) -> bool:
-        """Whether the decoded vector is unbiased, which it is unless rescaled."""
+        """Whether the expected decoded vector is the vector itself, which it is unless rescaled."""
         return not self.scaled
 
     def variance(self, dim: int) -> float:
-        """Return the bound tau, or tau / (1 + tau) if rescaled.
+        """Return the bound of E|x - C(x)|^2 / |x|^2: tau, or tau / (1 + tau) if rescaled.
 
-        For l2 tau = min(B / s^2, sqrt(B) / s), lemma 3.1 of QSGD with B the bucket's size. For max it is
+        With the norm l2, tau = min(B / s^2, sqrt(B) / s), lemma 3.1 of QSGD with B the bucket's size. With max it is
         min((B - 1) / (4 s^2), (1 + sqrt(B)) / (2 s)): from f(1-f) <= 1/4 and f(1-f) <= s |x_i| / |x|.
         """
         size, s = min(self.bucket or dim, dim), self.levels
@@ -151,7 +151,7 @@ class Qsgd(Compressor):
         return times_scales(*self._levels_and_steps(encoded), self.bucket)
 
     def add_to(self, base: Tensor, encoded: EncodedVector) -> Tensor:
-        """Return `base` plus the decoded vector, in fewer passes. Raises MalformedMessage."""
+        """Return `base` plus the decoded vector, in fewer passes over memory. Raises MalformedMessage if invalid."""
         levels, steps = self._levels_and_steps(encoded)
         if base.is_cpu and base.dtype == steps.dtype:
             return plus_scaled(base, levels, steps, self.bucket)

@@ -1,7 +1,7 @@
 """Golomb-Rice coding of small signed integers: an entropy code whose decoding needs no loop.
 
-Rice and Plaunt 1971, in the family of Elias's universal codes. z >> k is written in unary and the low k bits unchanged,
-in two arrays. The best k is found by computing every length.
+Rice and Plaunt 1971, in the family of Elias's universal codes. Of an integer z, z >> k is written in unary and the low
+k bits unchanged, in two arrays. The best k is found by computing the length for every k.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def shortest(folded: NDArray[np.uint16], bits: int) -> tuple[int, int]:
 
 
 def encode(folded: NDArray[np.uint16], k: int) -> tuple[Bytes, Bytes]:
-    """Return the quotients in unary, and the remainders in `k` bits each."""
+    """Return two arrays: the quotients z >> k of the integers in unary, and their low `k` bits."""
     remainders = (folded & np.uint16((1 << k) - 1)).astype(code_dtype(k))
     return unary(np.cumsum(folded >> k, dtype=np.int64)), pack(remainders, k)
 
 
 def decode(quotients: Bytes, remainders: Bytes, num: int, k: int) -> NDArray[np.int64] | None:
-    """Return the `num` decoded integers, or None if the number of quotients differs."""
+    """Return the `num` integers that `encode` encoded, or None if the number of quotients differs."""
     heights = from_unary(quotients, num)
     if heights is None:
         return None

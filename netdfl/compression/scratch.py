@@ -1,4 +1,4 @@
-"""Reusable buffers of a thread for intermediate results, because new memory costs as much as a pass over it."""
+"""Reusable buffers for intermediate results, kept by each thread: new memory costs as much as a pass over it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _kept = _ThreadBuffers()
 
 
 def scratch(use: str, num: int, dtype: torch.dtype) -> Tensor:
-    """Return an uninitialized flat CPU tensor of `num` numbers, shared by a thread's calls with the same `use`."""
+    """Return an uninitialized flat CPU tensor of `num` numbers, the same for all calls of a thread with one `use`."""
     if num * dtype.itemsize > MOST_BYTES:
         return empty(num, dtype)
     found = _kept.buffers.get((use, num, dtype))

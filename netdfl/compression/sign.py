@@ -17,7 +17,7 @@ from netdfl.compression.bits import packed_nbytes
 from netdfl.compression.buckets import bucket_totals, num_buckets, pieces, times_scales
 
 _ROOM = 64
-"""An exponent: 2^64 numbers, more than fit any memory, add up to no more than 2^64 times the largest."""
+"""The exponent by which magnitudes are scaled down where their sum overflows: memory holds fewer than 2^64 numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,13 +45,13 @@ class Sparsifier(Compressor):
 
     @abstractmethod
     def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
-        """Return the kept numbers of a vector, and the arrays of positions. Raises ValueError for NaN or infinity."""
+        """Return the kept numbers of `x`, and the arrays of their positions. Raises ValueError for NaN or infinity."""
 
     @abstractmethod
     def positions(self, encoded: EncodedVector, *names: str) -> Indices:
-        """Return the increasing indices of an encoded vector whose other arrays are `names`.
+        """Return the increasing indices of the sent coordinates; `names` are the encoded vector's other arrays.
 
-        Raises MalformedMessage.
+        Raises MalformedMessage for invalid contents.
         """
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
@@ -166,7 +166,7 @@ class Chain(Compressor):
     """The composition Q(S(x)): the sparsifier S selects coordinates, and the compressor Q encodes them.
 
     The errors of S and of Q are orthogonal, so variance max(v_Q, 1 - w + w v_Q): w the contraction of S, v_Q the
-    variance of Q on k numbers (the larger end of a share of |x|^2 from w to 1 that S keeps). Biased.
+    variance of Q on k numbers (the larger of the values for S keeping a share w or all of |x|^2). Biased.
 
     nbytes: the bytes of the positions and of Q on k numbers. Raises ValueError where S rescales.
     """

@@ -1,8 +1,8 @@
-"""Vectors without torch: numpy arrays with the tensor methods that simple mixing uses.
+"""Vectors without torch: numpy arrays with those tensor methods that simple mixing uses.
 
-Importing torch takes longer than most simulations without training. So where no node trains, and all parts get along
-with the methods in this file, nodes hold these vectors, and torch is never imported. Code for tensors works on both,
-because it calls methods that both have.
+Importing torch takes longer than most simulations without training. So where no node trains, and all parts use only the
+methods in this file, nodes hold these vectors, and torch is never imported. Code for tensors works on both, because it
+calls methods that both have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SHORT_BYTES = 4096
-"""The size up to which the cost of a vector is in the calls, and not in its numbers."""
+"""The size up to which the overhead of calls costs more than the arithmetic on a vector's numbers."""
 FEW_BYTES = 256
 """The size up to which a Python loop over the numbers of a vector is faster than a call of numpy."""
 Base: TypeAlias = np.ndarray[Any, np.dtype[Any]]
