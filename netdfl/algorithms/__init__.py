@@ -1,1 +1,1 @@
-"""Algorithms: families (the round loops), the catalog (one function each), wait policies."""
+"""Algorithms of decentralized and federated learning: a function for each, their round loops and wait policies."""

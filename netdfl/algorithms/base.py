@@ -1,4 +1,4 @@
-"""An algorithm as a combination of parts, the state that survives a round, and a node's interface to round loops."""
+"""An algorithm as a combination of parts, a node's state between rounds, and the interface of a node to round loops."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ OwnScheme = Literal["choco", "deepsqueeze"]
 class Algorithm:
     """An algorithm, combined from parts: the start of a round, local training, mixing, and the wait policy.
 
-    `family` names the loop that runs them. `mixing` is a `Mixing`, or an `Aggregation` in the server family. `refine`
-    is further work of a server on its model, if any.
+    `family` names the loop that runs these parts. `mixing` is a `Mixing`, or an `Aggregation` in the server family.
+    `refine` is the work that a server does on its model after aggregation, if any.
     """
 
     family: FamilyName
@@ -44,7 +44,7 @@ class Algorithm:
     refine: Refinement | None = None
 
     def served_alone(self, view: View) -> bool:
-        """Return whether the server works without any message in the view's round."""
+        """Return whether the server needs no client in the view's round, because it trains its model alone."""
         return self.refine is not None and self.refine.alone(view)
 
 
@@ -57,10 +57,11 @@ class NodeState(NamedTuple):
         start: the state of the algorithm's `start`.
         local: the state of its local solver.
         mixing: the state of its mixing.
-        received: the vectors that the last exchange handed to the local solver.
-        z: the model, shape (d,), of a node whose push-sum weight is below `LEAST_WEIGHT`, until a share arrives: the
-            node lost its state and rejoined with weight 0, or gave all its mass away and received none. Else None.
-        statistics: the buffers that the node's model keeps for itself, by name.
+        received: the vectors that the last exchange passed to the local solver.
+        z: the model, shape (d,), of a node whose push-sum weight is below `LEAST_WEIGHT`, until weight arrives from a
+            neighbor. Such a node lost its state and rejoined with weight 0, or sent all its weight away and received
+            none. Else None.
+        statistics: the model's buffers that are not mixed with other nodes', such as running means, by name.
     """
 
     round: int
@@ -73,7 +74,7 @@ class NodeState(NamedTuple):
     statistics: Kept | None = None
 
     def model(self, alg: Algorithm) -> Tensor:
-        """Return the model, shape (d,): z = x / w for push-sum, `z` for a node without mass, else x."""
+        """Return the model, shape (d,): z = x / w for push-sum, the kept `z` while the weight w is nearly 0, else x."""
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         if weight == 1.0:
             return self.x
@@ -86,7 +87,7 @@ class NodeState(NamedTuple):
     def solve(self, alg: Algorithm, data: LocalData, view: View) -> StepRequests[tuple[NodeState, Update]]:
         """Run one local round, yielding requests for its steps so that several nodes' steps can be computed together.
 
-        Without mass the steps are made on `z`, and added to x.
+        While the node's push-sum weight is nearly 0, the steps are made on the kept `z`, and their sum is added to x.
         """
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         z = None if self.z is None or has_mass(weight) else self.z
@@ -132,7 +133,7 @@ class NodeState(NamedTuple):
         return self._replace(x=x, mixing=mixing)
 
     def end_round(self, alg: Algorithm, update: Update, view: View) -> NodeState:
-        """Finish the round: store the mixed vector, and show the solver the effect of mixing."""
+        """Finish the round: store the mixed vector, and let the local solver update its state after mixing."""
         local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
         massless = self.z is not None and not has_mass(alg.mixing.weight(self.mixing))
         z = self.z if massless else None  # by position: `_replace` takes twice as long
@@ -152,18 +153,18 @@ class KeepsStatistics(Protocol):
 
 @cache
 def _keeps_statistics(kind: type) -> bool:
-    """Return whether data of this type have statistics; cached because the check is slow."""
+    """Return whether data of this type implement `KeepsStatistics`; cached because the check is slow."""
     return issubclass(kind, KeepsStatistics)
 
 
 @cache
 def _is_own(kind: type) -> bool:
-    """Return whether a part's type belongs to a user and not to netdfl."""
+    """Return whether the class of an algorithm's part is a user's own and not netdfl's."""
     return kind.__module__.partition(".")[0] != "netdfl"
 
 
 def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
-    """Check and return a solver's result. Raises OwnPartError if a user's solver returned a wrong one."""
+    """Return the `found` result of a local solver. Raises OwnPartError if a user's solver returned a wrong one."""
     checked: tuple[Any, Update] = found
     if not _is_own(type(solver)):
         return checked
@@ -201,22 +202,22 @@ class LocalRound:
     view: View
 
     def __call__(self) -> tuple[NodeState, Update]:
-        """Train and return the result; a user's code draws random numbers keyed by node and round."""
+        """Train and return the result; random numbers that a user's code draws depend on node and round alone."""
         with self.drawing():
             return self.state.train(self.alg, self.data, self.view)
 
     def drawing(self) -> AbstractContextManager[object]:
-        """Make a user's code inside the context draw random numbers keyed by (node, round)."""
+        """Make random numbers that a user's code draws inside the context depend on (node, round) alone."""
         drawing = getattr(self.data, "drawing", None)
         return nullcontext() if drawing is None else drawing(anyway=_is_own(type(self.alg.local)))
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
-        """Train through requests for the steps."""
+        """Train, yielding requests for the steps, which another function computes."""
         return self.state.solve(self.alg, self.data, self.view)
 
 
 class RoundContext(Protocol):
-    """The interface that a node offers to its algorithm's loop. Everything that awaits is here."""
+    """The interface that a node offers to the round loop of its algorithm. Every operation that may wait is here."""
 
     def begin(self, alg: Algorithm) -> NodeState:
         """Return the initial state: a new one, or the one restored after a restart."""
@@ -231,10 +232,10 @@ class RoundContext(Protocol):
         """Run a server's further work on its model, which may be long, off the event loop."""
 
     def exchanges(self, view: View) -> int:
-        """Return the number of exchanges in a round; the mixing decides it."""
+        """Return the number of message exchanges in a round, which the mixing decides."""
 
     def drawing(self, what: str, round: int, *key: int) -> AbstractContextManager[object]:
-        """Make a user's own part inside the context draw random numbers keyed by (node, round, `what`)."""
+        """Make random numbers that a user's part draws inside the context depend on (node, round, `what`, `key`)."""
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
         """Run a computation: inline if it is short, off the event loop if it would block the loop."""
@@ -254,7 +255,7 @@ class RoundContext(Protocol):
     def serve(self, answer: Callable[[Message], None] | None) -> None:
         """Call `answer` with every request of a peer from now on; None: keep requests for later.
 
-        `answer` must not wait. Requests are answered after the last round, too.
+        `answer` must not wait. Requests are also answered after the node's last round.
         """
 
     def reply(self, request: Message, payload: Payload) -> None:
@@ -275,7 +276,7 @@ class RoundContext(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """An algorithm in the catalog. Every check of a scenario goes by these traits, and by no algorithm's name.
+    """An algorithm in the catalog, with traits. Checks of a scenario use these traits, and no algorithm's name.
 
     Attributes:
         build: the function that builds the algorithm.
@@ -284,12 +285,13 @@ class Entry:
             stochastic; `server` (a star around a node with the server role), `both_ways` (any weights on links that
             work both ways), or `average` (the exact average in certain rounds).
         source: the publication.
-        fits: a check for combinations that are wrong.
-        warns: a check for combinations that are hardly meant.
+        fits: a check for parameters that do not work with the network or the number of rounds.
+        warns: a check for parameters that work, but that the user hardly meant.
         selects: whether a node chooses its receivers itself during the run.
-        scheme: the scheme that its messages have by definition, compressed or not.
-        literal: the parameter, and its value, by which it sends C(z - x) as printed and keeps no reference.
-        sparse: whether it sends sparse vectors, and averages each coordinate over the vectors that have it.
+        scheme: the compression scheme that is part of the method's definition, if any.
+        literal: the parameter and its value with which it sends C(z - x), as the paper prints it, and keeps no copy of
+            the vector that receivers know.
+        sparse: whether it sends sparse vectors, and averages each coordinate over the vectors that contain it.
         counterpart: the algorithm to use with compression instead, because this one's messages can't be compressed.
         adds_up: whether clients report a change beside the model, which the server adds up and sends down.
         tells: whether the server sends another vector down with the model.

@@ -26,7 +26,7 @@ PATIENCE = 2  # a wait for asking nodes contains their own waits
 
 
 class Desk:
-    """A node's vector in pairwise exchanges, of which only one happens at a time."""
+    """One node's vector in pairwise exchanges, and its answers to peers. Only one exchange happens at a time."""
 
     def __init__(self, ctx: RoundContext, mixing: parts.Pairwise, x: Tensor) -> None:
         """Start with the vector `x`, shape (d,)."""

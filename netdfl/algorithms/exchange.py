@@ -1,7 +1,8 @@
 """The first argument of every catalog function, which describes a scenario's exchange of messages; shared parameters.
 
-A part of it is the wait policy: the nodes that a node waits for, how many of them, and until when. Deadlocks come from
-there. Parameters have their ranges; the parameters of local SGD are one record, which a scenario writes in flat form.
+Part of the exchange is the wait policy: the nodes that a node waits for, how many of them, and until when. Wrong
+policies cause deadlocks. The types of parameters contain their ranges. The parameters of local SGD are one record,
+whose fields a scenario writes beside the method's own.
 
 Relies on: nothing but types: a policy is data. `node/waits.py` carries it out, and a diagnosis reads it.
 
@@ -29,28 +30,30 @@ if TYPE_CHECKING:
 
 AUTO: Literal["auto"] = "auto"
 OnNotFinite: TypeAlias = Literal["refuse", "count", "pass"]
-"""The treatment of a message with NaN or infinity: treated as missing, mixed and counted, or mixed unseen."""
+"""The treatment of a message with NaN or infinity: `refuse` treats it as missing, `count` mixes and counts it, `pass`
+mixes it unchecked.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitPolicy:
-    """The policy of a wait: for `need` of the awaited nodes, at most until the deadline.
+    """The policy of a node's wait for messages: it ends when `need` messages are here, or at the deadline.
 
     Attributes:
         need: `all`, `any`, a number (a quorum), or `none` (take the messages at hand and go on).
         deadline_ns: Nanoseconds from the start of the wait. `auto` asks late nodes whether they will still send, and
             waits for no other; None never ends the wait.
         stale: The largest age in rounds of a neighbor's newest known vector that plain gossip still mixes; 0: this
-            round's vectors alone. A push-sum share is mass, and mixed at any age.
-        announce: Where receivers can't know their senders, a node announces to every other node that no message comes;
-            then `all` has a meaning.
+            round's vectors alone. A push-sum share is added at any age, because its weight would be lost otherwise.
+        announce: Where receivers can't know their senders, a node tells every node to which it does not send that no
+            message comes; otherwise `all` would have no meaning.
         patience: A factor on the automatic deadline, and on the time that an asked node may stay silent, for a wait
             that contains the waits of others.
         resent: Lost messages are sent again, so they are worth waiting for.
         ordered: Links keep order, so a message for a later step proves that the awaited one is lost.
         on_not_finite: The treatment of messages with NaN or infinity.
-        essential: There is no round without these nodes: they are waited for even if the failure detector calls them
-            gone.
+        essential: The awaited nodes are necessary for the round: the wait goes on even if the failure detector reports
+            them as gone.
         cumulative: A message contains all earlier ones of its sender, so a later one ends the wait for a lost one.
     """
 
@@ -119,9 +122,9 @@ Weighting: TypeAlias = Literal["uniform", "samples"]
 T = TypeVar("T")
 S = TypeVar("S", bound="Sgd")
 FIRST = ("lr", "lr_decay", "local_epochs", "local_steps")
-"""The first parameters of a list: the length of a step, and the number of steps."""
+"""The parameters that a list of parameters shows first: the length of a step, and the number of steps."""
 REPLACES = {"local_epochs": "local_steps"}
-"""A parameter that, given alone, takes the place of another's default."""
+"""Parameters that, if given, make the default of another one invalid: {given parameter: parameter without default}."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +136,8 @@ class Parameters:
 class Sgd(Parameters):
     """The parameters of local SGD in every method.
 
-    The given one of `local_epochs` and `local_steps` sets the length; of both, `local_steps` counts (a scenario gives
-    one of them).
+    A scenario gives `local_epochs` or `local_steps` to set the length of local training. If both are set, `local_steps`
+    counts.
     """
 
     lr: PositiveFloat = 0.1

@@ -75,19 +75,19 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
 
 
 def of_server(inbox: Inbox, view: View) -> Inbox:
-    """Return only the server's messages of an inbox, so that no other node's model is adopted."""
+    """Return the inbox with the server's messages alone, so that a client adopts no other node's model."""
     return Inbox([message for message in inbox if message.src == view.server], inbox.missing, inbox.acknowledgements)
 
 
 def noticed(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:
-    """Return a client's state after the server's broadcast. Only an aggregation with state at clients changes it."""
+    """Return a client's state after the server's broadcast. It changes only if clients keep an aggregation state."""
     if isinstance(alg.mixing, StatefulAggregation):
         return s._replace(mixing=alg.mixing.notice(s.mixing, inbox, view))
     return s
 
 
 def reported(alg: Algorithm, s: NodeState, update: Update, view: View) -> tuple[NodeState, Outbox]:
-    """Return a client's state after its report, and the report."""
+    """Return a client's state after its report to the server, and the message with this report."""
     if isinstance(alg.mixing, StatefulAggregation):
         mixing, outbox, read, unsaid = alg.mixing.report_from(s.mixing, update, s.received, view)
         return s._replace(mixing=mixing, received=s.received._replace(read=read, unsaid=unsaid)), outbox
@@ -108,8 +108,8 @@ def first_state(x: Tensor, alg: Algorithm, view: View) -> NodeState:
 def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm, view: View) -> NodeState:
     """Return the state of a node that lost its own and starts from a neighbor's model `z`, shape (d,).
 
-    Its push-sum weight is `weight`: 0, or 1, which is new mass; None where there are no weights. A compressor's
-    references begin at `initial`, where every node began, because its receivers know that vector.
+    Its push-sum weight is `weight`: 0, or 1, which adds to the fleet's sum; None where there are no weights. The copies
+    that compressed differences refer to begin at `initial`, where every node began, because receivers know that vector.
     """
     state = first_state(z, alg, view)
     if alg.family == "server":
@@ -123,7 +123,7 @@ def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm
 
 
 def _without_mass(mixing: Any) -> object:
-    """Return a push-sum state with weight w = 0, also inside a wrapper's state."""
+    """Return a push-sum state with weight w = 0, also if it is inside the state of a wrapping mixing."""
     if "weight" in mixing._fields:
         return mixing._replace(weight=0.0)
     return mixing._replace(inner=_without_mass(mixing.inner))

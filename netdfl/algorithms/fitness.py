@@ -1,4 +1,4 @@
-"""The demands of algorithms on their network beyond the kind of matrix, checked when a scenario is loaded."""
+"""The demands of algorithms on network and rounds beyond the kind of matrix, checked when a scenario is loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_ONE = 1e-6
 
 
 class Misfit(NamedTuple):
-    """A reason why an algorithm's `parameter` does not fit the network, with a remedy."""
+    """A reason why the value of an algorithm's `parameter` does not work in this scenario, with a remedy."""
 
     parameter: str
     what: str
@@ -26,7 +26,7 @@ class Misfit(NamedTuple):
 
 
 Fits: TypeAlias = Callable[[Mapping[str, object], Network, int], Iterator[Misfit]]
-"""A function from (parameters, network, number of rounds) to all reasons why they do not fit."""
+"""A function from (parameters, network, number of rounds) to all reasons why the parameters do not work there."""
 
 
 Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
@@ -56,7 +56,7 @@ def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[M
 
 
 def averages_exactly(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that every `every` rounds, and at least once, the mixing matrix is the exact average."""
+    """Check that SlowMo's average, due every `every` rounds and at least once, is exact on these rounds' graphs."""
     every, n = params["every"], network.num_nodes
     if every > num_rounds:
         what = f"the exact average is due every {every} rounds, and the run has {num_rounds}"
@@ -84,7 +84,7 @@ def nesterov_acts(params: Mapping[str, object], num_rounds: int) -> Iterator[str
 
 
 def slow_rounds(params: Json, num_rounds: int) -> Iterator[str]:
-    """Warn if the last round does not average exactly, or if Nesterov's form has no effect."""
+    """Warn if the last round does not average exactly, or if Nesterov's form has no effect, for lack of momentum."""
     if left := num_rounds % params["every"]:
         what = "the last round comes" if left == 1 else f"the last {left} rounds come"
         yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"
@@ -92,7 +92,7 @@ def slow_rounds(params: Json, num_rounds: int) -> Iterator[str]:
 
 
 def distils(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that the warm-up has two models as far apart as the distillation matches."""
+    """Check that the warm-up gives two models of the server as many rounds apart as the distillation needs."""
     key = "distil_gap" if "distil_gap" in params else "distil_steps"
     gap, warmup = params[key], params["warmup_rounds"]
     if gap > warmup:
@@ -101,14 +101,14 @@ def distils(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]
 
 
 def never_distils(params: Json, num_rounds: int) -> Iterator[str]:
-    """Warn if the warm-up ends after the run."""
+    """Warn if the warm-up lasts for the whole run, so that nothing is ever distilled."""
     if (warmup := params["warmup_rounds"]) >= num_rounds:
         what = f"all {num_rounds} rounds are warm-up, synthetic examples act from round {warmup} on"
         yield f"algorithm.warmup_rounds: {what}"
 
 
 def chooses(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that in some round some node has more out-neighbors than it chooses from them."""
+    """Check that choosing neighbors has an effect: in some round, some node has more out-neighbors than it chooses."""
     k, most = params["neighbors"], 0
     for round in range(0, num_rounds, network.topology.redraw_every or num_rounds):
         most = max(most, int(network.graph(round).out_degrees.max()))

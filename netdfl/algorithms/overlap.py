@@ -40,7 +40,7 @@ async def _give(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> 
 
 
 def given(alg: Algorithm, s: NodeState, view: View) -> tuple[NodeState, Outbox]:
-    """Give shares to the neighbors; return the node's remaining state, and the messages."""
+    """Send shares of the push-sum vector and weight to neighbors; return the remaining state, and the messages."""
     mixing, x, outbox = alg.mixing.give(s.mixing, s.x, view)
     z = None if has_mass(alg.mixing.weight(mixing)) else s.model(alg)
     return s._replace(mixing=mixing, x=x, z=z), outbox

@@ -58,7 +58,7 @@ def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: f
 
 
 def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> LocalSolver:
-    """Return `local` with momentum that continues between rounds, if it has momentum at all."""
+    """Return `local` with momentum that continues from round to round; unchanged if it has no momentum."""
     return KeptMomentum(local, restart_every) if local.momentum else local
 
 

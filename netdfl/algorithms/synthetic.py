@@ -31,7 +31,7 @@ class Distillation(Parameters):
     rate_lr: NonNegativeFloat = 1e-5
 
     def begun(self) -> partial[Distiller]:
-        """Return the distiller with these parameters set; the caller adds those that differ between methods."""
+        """Return a function that builds the distiller, given the parameters that differ between methods."""
         return partial(
             parts.Distiller,
             per_class=self.per_class,
