@@ -1,1 +1,1 @@
-"""Mixing: the messages of a node in a round, and the update of its model from those that arrive. Sans-I/O."""
+"""Mixing: a node's messages in a round, and the update of its model from those that arrive. No I/O is done here."""

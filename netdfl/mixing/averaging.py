@@ -3,7 +3,7 @@
 w+ = w + server_lr mean_i (y_i - w)      over the reports that arrived: uniformly, or by the clients' numbers of
 examples
 
-The second is sum_i n_i (y_i - w) / sum_i n_i; n_i comes with the report (`netdfl.training.rollback`).
+The weighted mean is sum_i n_i (y_i - w) / sum_i n_i; the number n_i comes with the report (`netdfl.training.rollback`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Averaging:
 
     changes: ClassVar[tuple[str, ...]] = ()
     moves_vanish: ClassVar[bool] = False
-    """False: without a correction, clients with different data keep moving in different directions."""
+    """False: clients with different data keep moving in different directions, because nothing corrects their moves."""
 
     server_lr: float = 1.0
     by_samples: bool = False
@@ -82,14 +82,14 @@ class AveragingWrapper(AggregationWrapper):
     beside: ClassVar[tuple[str, ...]] = ()
     """The names of the vectors that the server sends with every model."""
     moves_vanish: ClassVar[bool] = True
-    """True: vectors that the server or the clients keep correct the clients' moves."""
+    """True: each client's move y_i - w tends to 0, because vectors kept at the server or at clients correct it."""
 
     inner: Aggregation = field(default_factory=Averaging)
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
         """Return the server's model and the vectors sent with it; None if no broadcast arrived.
 
-        Raises MalformedMessage.
+        Raises MalformedMessage if one of the vectors in `beside` is missing or invalid.
         """
         for message, name in product(inbox, self.beside):
             vector(message, like, EXTRA + name)

@@ -27,7 +27,7 @@ LEAST_WEIGHT = 2.0**-80
 
 
 def has_mass(weight: float) -> bool:
-    """Return whether a push-sum weight is large enough to divide by."""
+    """Return whether a push-sum weight is large enough to divide by (`LEAST_WEIGHT`)."""
     return abs(weight) >= LEAST_WEIGHT
 
 
@@ -42,8 +42,8 @@ class MixResult(NamedTuple, Generic[S]):
 class Mixing(Protocol[S]):
     """A method that combines a node's vector with its neighbors' vectors. The state is a NamedTuple.
 
-    With `push`, the matrix in use is the senders' (columns sum to 1: shares of mass), so a late message is mass and is
-    never dropped by age; otherwise it is the receivers' (rows sum to 1).
+    With `push`, senders decide the weights (columns of the matrix sum to 1): a message is a share of the sender's
+    push-sum mass, and is never dropped by age. Otherwise receivers decide them (rows sum to 1).
     """
 
     @property
@@ -51,7 +51,7 @@ class Mixing(Protocol[S]):
         """Whether the method is a push-sum method."""
 
     def init(self, x: Tensor, view: View) -> S:
-        """Return the state before round 0 at parameters `x`, shape (d,)."""
+        """Return the method's state before round 0, for a node with the parameters `x`, shape (d,)."""
 
     def weight(self, state: S) -> float:
         """Return the push-sum weight w; 1 for every other method."""
@@ -60,7 +60,7 @@ class Mixing(Protocol[S]):
         """Return the number of exchanges in this round: 1; Q for multiple gossip; 0 without communication."""
 
     def outgoing(self, state: S, update: Update, step: int, view: View) -> tuple[S, Outbox]:
-        """Return the messages of `step`. Payloads are snapshots: later writes to `update` don't reach them."""
+        """Return the messages of exchange `step`. Payloads are copies: later writes to `update` don't reach them."""
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult[S]:
         """Combine the vectors received in `step` with the node's own; senders of missing ones are in `inbox.missing`.
@@ -120,14 +120,17 @@ class Aggregation(Protocol[S]):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The names of reported extra vectors that the server sums up.
+        """The names of extra vectors in the reports whose values are changes, which the server adds up.
 
-        If compressed, clients must add the same values.
+        If such a vector is compressed, the client must add the decoded change, as the server does.
         """
 
     @property
     def moves_vanish(self) -> bool:
-        """Whether each client's move y_i - w tends to 0 as the method converges; then any reports stand for all."""
+        """Whether each client's move y_i - w from the server's model w tends to 0 as the method converges.
+
+        Then the reports of some clients may stand for all.
+        """
 
     def init_server(self, x: Tensor, view: View) -> S:
         """Return the server's state before round 0."""
@@ -139,9 +142,9 @@ class Aggregation(Protocol[S]):
         """Return the server's new state and model from the received reports."""
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return a client's starting vector, shaped like `like`, and the broadcast's extra vectors.
+        """Return the model from which a client starts, of the shape of `like`, and the broadcast's extra vectors.
 
-        None if none arrived.
+        Return None if no broadcast arrived.
         """
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
@@ -150,7 +153,7 @@ class Aggregation(Protocol[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class AggregationWrapper:
-    """A wrapper around an aggregation, which by default passes each call on."""
+    """A wrapper around an aggregation, which by default passes each call on to the `inner` one."""
 
     inner: Aggregation
 
@@ -184,7 +187,7 @@ class StatefulAggregation(Protocol[S]):
         """Return a client's state after it received the broadcast."""
 
     def report_from(self, state: S, update: Update, received: Received, view: View) -> tuple[S, Outbox, Tensor, Extras]:
-        """Return a client's new state and messages, and what the server decodes of them.
+        """Return a client's new state and messages, and what the server loses by compression.
 
         The last two values are the client's model as the server decodes it, shape (d,), and the part of each extra that
         the server does not get.
@@ -196,7 +199,7 @@ class MeteredMixing(Protocol[T]):
     """A mixing that has additional metrics for the record of every round."""
 
     def figures(self, state: T) -> Mapping[str, float]:
-        """Return metrics by their names in the record, counted from the start."""
+        """Return the additional metrics by their names in the record; counts are totals since the start."""
 
 
 if not TYPE_CHECKING:

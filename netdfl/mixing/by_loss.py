@@ -4,8 +4,8 @@
 
 The choice adds Gumbel noise to |f_i - f_j| / T and takes the k largest, so no exponential is ever computed.
 
-Losses spread on the messages themselves: each carries the sender's board, with the newest known loss of every node and
-its round. A loss is compared with the node's own loss of the same round: losses take rounds to spread and fall
+Losses spread on the messages themselves: each carries the sender's board, a table of the newest known loss of every
+node and its round. A loss is compared with the node's own loss of the same round: losses take rounds to spread and fall
 meanwhile, so a comparison with the node's latest loss would make distant nodes look different. A candidate whose loss
 is unknown or too old counts as equal to the node's own.
 
@@ -37,14 +37,21 @@ _LARGEST = 1e300
 
 
 class Posted(NamedTuple):
-    """A node's training loss, and the round of that loss."""
+    """A node's training loss on a board, and the round of that loss."""
 
     round: int
     loss: float
 
 
 class ByLossState(NamedTuple, Generic[S]):
-    """The wrapped mixing's state, the latest known losses, the node's own losses by round, and its receivers."""
+    """The state of a node that chooses its receivers by loss.
+
+    Attributes:
+        inner: the wrapped mixing's state.
+        board: the newest known loss of each node.
+        own: the node's own loss by round.
+        chosen: the receivers of this round.
+    """
 
     inner: S
     board: Mapping[NodeId, Posted]
@@ -130,7 +137,7 @@ class ByLoss:
 
 
 def narrowed(view: View, chosen: tuple[NodeId, ...]) -> View:
-    """Return the view changed so that the node sends only to `chosen`; its shares still sum to 1."""
+    """Return the view changed so that the node sends only to `chosen`; the shares it keeps and sends still sum to 1."""
     return without(view, frozenset(view.out_neighbors) - frozenset(chosen), keep="columns")
 
 

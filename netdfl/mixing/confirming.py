@@ -1,9 +1,9 @@
-"""A server that names the clients whose last report it did not use, so that both sides agree on each exchange.
+"""A server that tells clients which of their reports it did not use, so that both sides agree about each exchange.
 
 Some methods keep halves of one sum at a client and at the server; a lost report would leave a change in one half only.
-Each broadcast therefore names every participant whose last request stayed without a used report, with the last round
-whose report the server has used. Nothing is added if all reports arrived. The client's side, which takes its change
-back, is `netdfl.training.rollback`.
+Each broadcast therefore names every participant whose report to the last request was not used, with the last round of a
+report that was. Nothing is added if all reports arrived. The client's side, which takes its change back, is
+`netdfl.training.rollback`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ UNREAD = "unread"
 
 
 class ConfirmingState(NamedTuple, Generic[S]):
-    """The wrapped aggregation's state, and for each client the last round of a request and of a used report."""
+    """The server's record of its requests for reports.
+
+    Attributes:
+        inner: the wrapped aggregation's state.
+        asked: for each client the last round in which it was asked to report.
+        read: for each client the last round whose report was used.
+    """
 
     inner: S
     asked: Mapping[NodeId, int]
@@ -61,9 +67,9 @@ class ConfirmingAggregation(AggregationWrapper):
         return ConfirmingState(inner, {**state.asked, **asked}, {**state.read, **read}), model
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the wrapped result, with the last used round if the broadcast names this client.
+        """Return the wrapped result and, if the broadcast names this client, the last round whose report was used.
 
-        Raises MalformedMessage.
+        Raises MalformedMessage if the list of clients is invalid.
         """
         adopted = self.inner.adopt(inbox, like, view)
         if adopted is None:

@@ -23,7 +23,7 @@ from netdfl.training.sgd import NoState
 
 
 class Beside(NamedTuple):
-    """The server's second vector, shape (d,): the control variate c or the momentum m."""
+    """The vector that the server sends beside the model, shape (d,): the control variate c or the momentum m."""
 
     vector: Tensor
 
@@ -37,15 +37,15 @@ class ControlAveraging(AveragingWrapper):
     """The change of c_i, which the server adds to c."""
 
     def init_server(self, x: Tensor, view: View) -> Beside:
-        """Return the zero vector."""
+        """Return a zero control variate or momentum."""
         return Beside(x.new_zeros(x.shape))
 
     def broadcast(self, state: Beside, x: Tensor, view: View) -> Outbox:
-        """Send the model and the second vector."""
+        """Send the model, and with it the control variate or the momentum."""
         return to_all(view, pack(x, {self.beside[0]: state.vector}))
 
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
-        """Average the models; add the mean change of the clients' controls."""
+        """Average the models; add the mean change of the clients' control variates to the server's."""
         control = state.vector.clone()
         for message in inbox:
             control.add_(vector(message, x, EXTRA + CONTROL), alpha=1.0 / view.num_nodes)
@@ -58,7 +58,7 @@ class MomentumAveraging(ControlAveraging):
 
     beside: ClassVar[tuple[str, ...]] = (MOMENTUM,)
     changes: ClassVar[tuple[str, ...]] = ()
-    """Empty: the path length is one number."""
+    """Empty: no reported vector is a change, because clients report only a path length, which is one number."""
     moves_vanish: ClassVar[bool] = False
     """False: one momentum for all clients does not correct their differences."""
 

@@ -1,4 +1,4 @@
-"""FedDyn's averaging: beyond the mean of the models, by the mean of all clients' drifts.
+"""FedDyn's averaging: the new model is the mean of the models plus the mean of all clients' drifts.
 
     h+ = h + (1/n) sum_i (y_i - w);   w+ = mean_i y_i + h+       over the received reports, n all clients
     FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|, mu_i or the part of it that the clients send
@@ -52,7 +52,13 @@ class DynamicAveraging(AveragingWrapper):
 
 
 class Perturbed(NamedTuple):
-    """The mean drift h, the fleet's perturbation s, and mu_i by client if reports carry changes; each of shape (d,)."""
+    """The server's state in FedSMOO; each vector has shape (d,).
+
+    Attributes:
+        drift: the mean h of the clients' drifts.
+        shared: the fleet's perturbation s.
+        duals: mu_i of each client, if reports carry its changes.
+    """
 
     drift: Tensor
     shared: Tensor

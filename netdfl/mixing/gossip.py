@@ -28,11 +28,13 @@ NOTHING_KNOWN: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
 
 class GossipState(NamedTuple):
-    """The neighbors' newest vectors, and the changes by exchanges that may have to be undone.
+    """A node's knowledge of its neighbors' vectors, and the changes by exchanges that may have to be undone.
 
-    `last` is kept only if an older vector may stand in for a missing one; `slots` is the (round, step) in which each
-    was sent. `staleness` is the mean age in rounds of the vectors of the last exchange, None if there was none. `open`
-    is kept only if a failed exchange is undone: the change by neighbor, round and step.
+    Attributes:
+        last: each neighbor's newest vector, if older vectors may stand in for missing ones.
+        open: the change by each exchange that may still turn out to have failed, by neighbor, round and step.
+        slots: the (round, step) in which each of the newest vectors was sent.
+        staleness: the mean age in rounds of the vectors of the last exchange; None if there was none.
     """
 
     last: dict[int, Tensor]
@@ -43,11 +45,12 @@ class GossipState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Gossip(RowMixing):
-    """Plain gossip with the receivers' weights of the view.
+    """Plain gossip: each node averages its vector with its neighbors' by its own row of the mixing matrix W.
 
-    `on_missing` treats a neighbor whose vector did not arrive. With `self` its weight goes to the node itself (rows
-    still sum to 1, but the mean is no longer preserved). With `last` its last vector stands in (its weight goes to the
-    node itself until there is one). The value named for scaling scales the other weights up, so that rows sum to 1.
+    `on_missing` is the treatment of a neighbor whose vector did not arrive. With `self` its weight goes to the node
+    itself (rows still sum to 1, but the mean is no longer preserved). With `last` its last vector stands in (its weight
+    goes to the node itself until there is one). The value named for scaling scales the other weights up, so that rows
+    sum to 1.
 
     With `stale` s above 0 a neighbor is missing only if its newest known vector is more than s rounds older than this
     round: x_i+ = W_ii x_i + sum_j W_ij x_j(t - a_j), 0 <= a_j <= s. A vector is mixed in each round until a newer one
@@ -121,7 +124,7 @@ class Gossip(RowMixing):
 
 
 def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> GossipState:
-    """Store the latest vector of each neighbor, ignoring messages that a later one overtook."""
+    """Store each neighbor's newest received vector `came`, ignoring messages that a later one overtook."""
     newest = {message.src: (message.round, message.step) for message in inbox}
     newer = {j: slot for j, slot in newest.items() if j not in state.slots or slot > state.slots[j]}
     vectors = {j: came[j].clone() for j in newer}
@@ -151,7 +154,10 @@ def _exchange(peer: int, round: int, step: int) -> str:
 
 
 def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
-    """Return this node's row of W; equal weights for all received vectors if receivers don't know their senders."""
+    """Return this node's row of the mixing matrix: neighbors' weights and its own.
+
+    The received vectors `came` have equal weights if receivers don't know their senders.
+    """
     if view.in_neighbors is not None:
         return view.in_weights, view.self_weight
     share = 1.0 / (1 + len(came))

@@ -1,4 +1,4 @@
-"""Averaging of sparse vectors, each coordinate over the nodes whose mask has it; masks are sent along.
+"""Averaging of sparse vectors, each coordinate over the nodes whose mask selects it; masks are sent along.
 
     x_i = (sum_j x_j M_j / sum_j M_j) M_i+      j over the node and its neighbors
 
@@ -61,7 +61,7 @@ def _own(update: Update) -> Tensor:
 
 
 def _mask(message: Message, like: Tensor) -> Tensor:
-    """Return the sender's mask, shaped like `like`. Raises MalformedMessage."""
+    """Return the mask in a message, of the shape of `like`. Raises MalformedMessage if it is missing or invalid."""
     array, size = message.payload.arrays.get(MASK), like.numel()
     if array is None or array.dtype != "uint8" or array.shape != (-(-size // 8),):
         got = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"

@@ -1,8 +1,8 @@
 """Pairwise averaging: two nodes meet and both leave with their mean, X+ = (I - (e_i - e_j)(e_i - e_j)' / 2) X.
 
 The two exchange the amount by which each moves: i asks with x_i, j answers with h = (x_i - x_j) / 2, j becomes x_j + h
-and i becomes x_i - h. So the sum over the nodes is the same whenever i receives h, and a late answer is mass, settled
-whenever it arrives. Source: AD-PSGD, Lian et al. 2018.
+and i becomes x_i - h. So the sum over the nodes is preserved as soon as i receives h, and a late answer must still be
+used when it arrives. Source: AD-PSGD, Lian et al. 2018.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Pairwise(Stateless):
 
     `random` draws a peer each round. `successor` asks the peer with the next higher number first, then the others in
     turn, and a node answers no request before its own first one. With `halves`, some nodes ask and the others answer.
-    `step` tells whether a node's local steps count before or after its own exchange of the round.
+    `step` says whether a node's local steps count before or after its own exchange of the round.
     """
 
     order: Literal["random", "successor"]
@@ -63,7 +63,7 @@ class Pairwise(Stateless):
         return x + half, pack(half)
 
     def settle(self, x: Tensor, replies: Inbox) -> Tensor:
-        """Return the asking node's vector, moved by the amounts in all replies, early or late.
+        """Return the asking node's vector, moved by the amount h in each reply, early or late.
 
         Raises MalformedMessage.
         """

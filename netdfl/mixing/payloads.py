@@ -42,16 +42,17 @@ FOLLOWED = "followed"
 PASSES = "passes"
 MOST_PASSES = 4
 LONGEST: Mapping[str, float] = {"float64": sqrt(sys.float_info.max)}
-"""The longest vector that is computed with, by its type: of a longer one the square of the length is infinite.
+"""The largest usable length of a vector, by its type: beyond it the square of the length is infinite.
 
 Types narrower than float64 are computed with in float32.
 """
 _LONGEST_OF_MOST = sqrt((2 - 2**-23) * 2.0**127)
 NOT_NUMBERS = "NaN or infinity"
 MASS_A_NODE = 2
-"""The most push-sum weight that a message may carry, for each node of the fleet.
+"""The most push-sum weight that a message may carry, divided by the number of nodes in the fleet.
 
-A fleet begins with 1 for each node, and a node that lost its state may bring 1 more, where it lost what it had.
+A fleet begins with weight 1 for each node, and a node that lost its state may rejoin with 1 more, in place of what it
+lost.
 """
 _decoded: WeakKeyDictionary[Payload, dict[object, Any]] = WeakKeyDictionary()
 """The vectors that receivers in this process decoded, by payload, then by names and type of what was decoded."""
@@ -128,7 +129,7 @@ def _name(dtype: object) -> str:
 
 
 def is_finite(payload: Payload) -> bool:
-    """Return whether all numbers of a payload are finite, and also the squared length of each vector."""
+    """Return whether all numbers of a payload, and the squared length of each vector, are finite."""
     return length_of(payload) < inf
 
 
@@ -159,7 +160,7 @@ def length_of(payload: Payload) -> float:
 
 
 def largest(payload: Payload) -> str:
-    """Return a text on why `is_finite` is false: NaN or infinity, or the largest number."""
+    """Return the reason why `is_finite` is false, in words: NaN or infinity, or the largest number."""
     most = 0.0
     for array in payload.arrays.values():
         if "float" in array.dtype and array.nbytes:
@@ -171,7 +172,7 @@ def largest(payload: Payload) -> str:
 
 
 _CODES: Mapping[str, Literal["f", "d"]] = {"float32": "f", "float64": "d"}
-"""The format codes of a memoryview."""
+"""The format code in a memoryview of each type of numbers."""
 
 
 def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:
@@ -186,7 +187,7 @@ def extra(message: Message, like: Tensor, name: str) -> Tensor:
 
 
 def mass(message: Message, name: str, most: float = sys.float_info.max) -> float:
-    """Return a push-sum weight from the message's metadata, from 0 to `most`. Raises MalformedMessage."""
+    """Return a push-sum weight from the message's metadata. Raises MalformedMessage unless it is from 0 to `most`."""
     value = message.payload.meta.get(name)
     if not _is_number(value) or not 0 <= value <= most:
         raise absurd(message, f"{name} from 0 to {most:.6g}", f"{name} = {value!r}")
@@ -241,7 +242,7 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
 
 
 def pack_encoded(encoded: EncodedVector, number: int = 1, of: str = CODE) -> Payload:
-    """Pack a compressed vector, or part `number` of several that add up; `of` names the vector.
+    """Pack a compressed vector, or code `number` of several whose sum is the vector; `of` names the vector.
 
     Its dimension is not sent, because the receiver knows it.
     """
@@ -251,7 +252,7 @@ def pack_encoded(encoded: EncodedVector, number: int = 1, of: str = CODE) -> Pay
 
 
 def join_passes(first: Payload, last: Payload, passes: int) -> Payload:
-    """Join the codes in `first` with code number `passes` in `last`, in one payload."""
+    """Put the codes in `first` and the code in `last`, number `passes`, into one payload; they add up to the vector."""
     return Payload({**first.arrays, **last.arrays}, {**first.meta, **last.meta, PASSES: passes})
 
 
@@ -271,9 +272,9 @@ def unpack_encoded(
 
 
 def add_encoded(payload: Payload, compressor: Compressor, base: Tensor) -> Tensor:
-    """Return `base` plus the decoded codes of a payload, with the same digits as in two steps.
+    """Return `base` plus the decoded codes of a payload, bit for bit as in two steps.
 
-    Raises MalformedMessage.
+    Raises MalformedMessage if a code is invalid.
     """
     if _passes(payload) > 1:
         return base + unpack_encoded(payload, compressor, base)
@@ -314,7 +315,7 @@ def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: s
 
 
 def followed(message: Message, compressor: Compressor, reference: Tensor) -> Tensor:
-    """Return `reference` moved by the message's difference, computed once for all receivers in this process.
+    """Return `reference` plus the message's decoded difference, computed once for all receivers in this process.
 
     Do not write to it. Raises MalformedMessage.
     """
@@ -341,7 +342,7 @@ def _usable(decoded: Tensor) -> Tensor:
 
 @contextmanager
 def _blaming(message: Message) -> Iterator[None]:
-    """Add the message to errors about its contents that occur inside the context."""
+    """Add sender, receiver and round of the message to errors about its contents that occur inside the context."""
     try:
         yield
     except MalformedMessage as error:

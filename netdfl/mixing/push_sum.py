@@ -6,7 +6,7 @@ column of P, and adds up the shares that arrive:
     x_i+ = sum_j P_ij x_j,   w_i+ = sum_j P_ij w_j,   z_i = x_i / w_i
 
 The sums of x and of w over the nodes and the shares in flight never change (Kempe, Dobra, Gehrke; SGP: Assran et al.).
-So a late share is mass, and is added whenever it arrives.
+So a late share still belongs to these sums, and is added whenever it arrives.
 
 Where nodes go on while shares travel, a round has two halves, and shares that have not arrived yet are mass in flight:
 

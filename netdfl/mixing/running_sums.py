@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class Counter(NamedTuple):
-    """A running sum of the shares on one edge: of x in float64, shape (d,), and of w; as of message (round, step)."""
+    """The running sum of the shares on one edge: of x in float64, shape (d,), and of w.
+
+    `round` and `step` are of the message that brought this sum.
+    """
 
     x: Tensor
     weight: float
@@ -39,9 +42,12 @@ NO_COUNTERS: Mapping[NodeId, Counter] = MappingProxyType({})
 
 
 class RunningSumsState(NamedTuple):
-    """The push-sum weight w, the running sums sent to each out-neighbor, and those heard from each in-neighbor.
+    """The state of a node: its push-sum weight w, and the running sums on its edges.
 
-    Out-neighbors with equal shares so far have one vector in common.
+    Attributes:
+        weight: the push-sum weight w.
+        sent: the sum sent to each out-neighbor; out-neighbors with equal shares so far have one vector in common.
+        heard: the newest sum received from each in-neighbor.
     """
 
     weight: float

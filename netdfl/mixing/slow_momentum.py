@@ -41,7 +41,8 @@ class SlowState(NamedTuple, Generic[S]):
 class SlowMomentum:
     """A wrapper of a mixing that adds slow momentum. In rounds with the average, `inner` must be exact on the graph.
 
-    With `base_mixes`, the rounds between mix as well; otherwise they only train. `rate` is the step size of a round.
+    With `base_mixes`, the rounds between two averages mix as well; otherwise nodes only train in them. `rate` returns
+    the learning rate of a round.
     """
 
     inner: Mixing

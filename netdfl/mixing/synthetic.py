@@ -29,9 +29,13 @@ from netdfl.training.guided import HOLDS, INPUTS, LABELS
 
 
 class SyntheticState(NamedTuple, Generic[S]):
-    """The exchange's own state, the models before they are distilled, and the synthetic examples D_syn afterwards.
+    """The server's state: the exchange's own, and the models or the examples distilled from them.
 
-    `holders`, shape (n,), is 1 for each client that confirmed D_syn.
+    Attributes:
+        inner: the wrapped exchange's state.
+        trajectory: the server's models, until they are distilled.
+        synthetic: the synthetic examples D_syn, after the distillation.
+        holders: 1 for each client that confirmed D_syn, shape (n,).
     """
 
     inner: S

@@ -1,1 +1,1 @@
-"""Mixing with compressed messages: differences to reference vectors, error feedback, and the effects of loss."""
+"""Mixing with compressed messages: differences to vectors known at both ends, error feedback, the effects of loss."""

@@ -1,20 +1,19 @@
-"""The copies of references that receivers keep, and the differences that wait at a receiver for a missing message.
+"""The copies of senders' references (vectors known at both ends) at receivers, and differences that wait for others.
 
 A difference that follows the copy's version is added at once. Any other difference waits: for the message before it, or
 for a later one that brings the reference in full. From a full reference the copy walks back through the waiting
 differences, and settles their shares. Where another message is missing, the walk stops and leaves a hole (`Hole`),
 which that message or a later full reference may close.
 
-    versions   1   2   3   [4 lost]   5   6   7 in full
-    copy       followed 1..3          5 and 6 wait
-    at 7                              <- 6 <- 5 settled; a hole remains at 4 until it arrives
+versions   1   2   3   [4 lost]   5   6   7 in full copy       followed 1..3          5 and 6 wait at 7
+<- 6 <- 5 settled; a hole remains at 4 until it arrives
 
-Relies on: marks (`references.py`): a waiting difference belongs to the walk only if its mark is that of the reference
-at hand.
+Relies on: marks (`references.py`): a waiting difference belongs to the walk only if its mark is the mark of the
+reference to which the walk has come.
 
 Why: Push-sum shares are mass, so a difference that can't be added yet may not be thrown away, and a jump over a gap
-must keep the reference on both sides of it. What waits is bounded in number and in age, because a sender that is gone
-for good never closes its gaps.
+must keep the reference on both sides of it. Waiting differences are bounded in number and in age, because a sender that
+is gone for good never closes its gaps.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from netdfl.core.types import NodeId
 
 
 class Reference(NamedTuple):
-    """A sender's reference vector, by which its differences are encoded.
+    """A sender's reference vector, to which it sends compressed differences (x-hat of CHOCO-SGD).
 
     Attributes:
         vector: the vector h, shape (d,).
@@ -49,7 +48,7 @@ class PushShare(NamedTuple):
 
 
 class DecodedReference(NamedTuple):
-    """A sender's reference vector at the version of one of its messages, with the share in that message."""
+    """A sender's reference vector as it was with one of its messages, and the push-sum share in that message."""
 
     vector: Tensor
     share: PushShare
@@ -74,11 +73,13 @@ class Pending(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """A gap in the versions of a copy, which a full reference skipped.
+    """A gap in the versions of a copy, which a reference sent in full skipped.
 
-    The first three fields are of the reference after it.
-
-    `floor` is the version of the copy before the full reference.
+    Attributes:
+        vector: the reference just above the gap, shape (d,).
+        version: its version, the highest one of the gap whose share is not settled.
+        mark: its mark.
+        floor: the version of the copy before the full reference, the lowest end of the gap.
     """
 
     vector: Tensor
@@ -110,10 +111,13 @@ class Copy(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The counts of references that went out of step because messages were lost.
+    """The counts of references whose copies went out of step because messages were lost.
 
-    `gaps` counts differences that could not be decoded on arrival, `lost_w` is the weight of those differences that are
-    lost for good, `resyncs` the full references sent and `resync_bytes` their bytes.
+    Attributes:
+        gaps: the differences that could not be decoded on arrival.
+        lost_w: the push-sum weight in those of them that are lost for good.
+        resyncs: the references sent in full to repair a copy.
+        resync_bytes: the bytes of these references.
     """
 
     gaps: int = 0
@@ -127,10 +131,14 @@ class Tally(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A node's copies of other nodes' references, and its requests for full references.
+    """The vectors to which other nodes send compressed differences (x-hat of CHOCO-SGD), and requests for full ones.
 
-    `start` is the common first reference. `asks` are the nodes to ask in the next message, `owed` the nodes that asked
-    this node.
+    Attributes:
+        start: the reference vector from which all nodes begin.
+        copies: this node's copy of each sender's reference.
+        asks: the nodes that this node asks for their full reference in its next message.
+        owed: the nodes that asked this node for its own.
+        tally: the counts of repaired and lost references.
     """
 
     start: Reference
@@ -157,14 +165,14 @@ class CopyStep(NamedTuple):
 
 
 def holding(copy: Copy, waiting: Pending) -> Copy:
-    """Return the copy with one more waiting difference."""
+    """Return the copy with one more waiting difference, in the order of versions."""
     return copy._replace(pending=tuple(sorted((*copy.pending, waiting), key=lambda each: each.version)))
 
 
 def catch_up(copy: Copy, kept: int) -> CopyStep:
-    """Apply waiting differences up to the next missing one, and discard gaps that are too old.
+    """Apply waiting differences up to the next missing one; discard gaps more than `kept` versions old.
 
-    A waiting difference for the same version of an earlier life is lost.
+    A waiting difference of the next version is lost if its mark does not fit, because the sender has begun anew.
     """
     came: list[DecodedReference] = []
     lost = 0.0
@@ -185,7 +193,7 @@ def catch_up(copy: Copy, kept: int) -> CopyStep:
 
 
 def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
-    """Return the gaps of versions, with the gap that contains `below` split into the parts above and below it."""
+    """Return the gaps of versions, with the gap that contains the version of `below` split into two parts at it."""
     found: list[Hole] = []
     for hole in holes:
         spans = hole.floor <= below.version < hole.version
@@ -194,7 +202,7 @@ def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
 
 
 def settle(copy: Copy) -> CopyStep:
-    """Reconstruct skipped versions backward from gaps, h_(v-1) = h_v - C_v, until a difference is missing."""
+    """Settle waiting differences backward from each gap's upper end, h_(v-1) = h_v - C_v, until one is missing."""
     came: list[DecodedReference] = []
     waiting, holes = [*copy.pending], list[Hole]()
     for hole in copy.holes:
@@ -208,7 +216,7 @@ def settle(copy: Copy) -> CopyStep:
 
 
 def follows(copy: Copy, version: int, after: int) -> bool:
-    """Return whether a difference from mark `after` to `version` starts at the copy's version and content."""
+    """Return whether a difference from the reference with mark `after` to `version` can be added to the copy."""
     return (version, after) == (copy.version + 1, copy.mark)
 
 

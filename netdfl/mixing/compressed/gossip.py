@@ -1,15 +1,15 @@
-"""Compressed gossip, made lazier by gamma, W' = I + gamma (W - I): CHOCO over references, DeepSqueeze over models.
+"""Compressed gossip with step size gamma, W' = I + gamma (W - I): CHOCO on reference vectors, DeepSqueeze on models.
 
 CHOCO: X+ = (X - X^) + W' X^, for static undirected graphs.
 
 Every node keeps a reference x^ of its own vector and copies of its neighbors', and sends C(x - x^). In this form it is
-plain gossip on the references, lazier by gamma, plus the node's own residual; with C = I and gamma = 1 it is D-PSGD bit
-for bit. The mean never changes for any C (Koloskova, Stich, Jaggi 2019; the local step is taken first, as in their
-CHOCO-SGD). With `steps` Q it is DeLi-CoCo.
+plain gossip on the references, with W' in place of W, plus the node's own residual; with C = I and gamma = 1 it is
+D-PSGD bit for bit. The mean never changes for any C (Koloskova, Stich, Jaggi 2019; the local step is taken first, as in
+their CHOCO-SGD). With `steps` Q it is DeLi-CoCo.
 
 DeepSqueeze: gossip over compressed models with error feedback, X+ = (X - C) + W' C.
 
-    m = x + e,  c = C(m),  e+ = m - c        and c goes to every neighbor
+m = x + e,  c = C(m),  e+ = m - c        and c goes to every neighbor
 
 Nodes keep nothing of their neighbors, so the graph may change every round, and a lost message needs no repair. But a
 lost message shifts the mean for good: the sender has subtracted c and its neighbor has not added it. Such shifts add up
@@ -43,7 +43,7 @@ from netdfl.training.base import Update
 
 
 class ChocoState(NamedTuple):
-    """The node's own reference vector, its copies of the others', and the step size gamma."""
+    """The node's own reference vector x^, its copies of its neighbors' references, and the step size gamma."""
 
     own: Reference
     heard: Heard
@@ -54,8 +54,8 @@ class ChocoState(NamedTuple):
 class Choco(RowMixing):
     """CHOCO-Gossip after the local round, as in CHOCO-SGD.
 
-    A neighbor whose copy is not up to date gives its weight to the node itself (`self`: the mean is then not
-    preserved), or its last reference stands in (`last`).
+    Where the copy of a neighbor's reference is not up to date, `on_missing` decides. With `self` the neighbor's weight
+    goes to the node itself, and the mean is not preserved; with `last` the old copy is used.
     """
 
     differences: Differences
@@ -70,7 +70,7 @@ class Choco(RowMixing):
         return ChocoState(heard.start, heard, step)
 
     def figures(self, state: ChocoState) -> Mapping[str, float]:
-        """Return metrics: the counts of lost references, and the step size gamma."""
+        """Return metrics: the counts of references that lost messages put out of step, and the step size gamma."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def outgoing(self, state: ChocoState, update: Update, step: int, view: View) -> tuple[ChocoState, Outbox]:
@@ -153,7 +153,7 @@ class DeepSqueeze(RowMixing):
 def lazily(
     x: Tensor, own: Tensor, others: Mapping[NodeId, Tensor], gammas: Mapping[NodeId, float], view: View
 ) -> Tensor:
-    """Return (x - own) + W' (own, others), where W' has the part `gammas[j]` of each neighbor's weight.
+    """Return (x - own) + W' (own, others), the mean of references in which neighbor j has `gammas[j]` times its weight.
 
     The rest of each neighbor's weight goes to `own`.
     """

@@ -5,7 +5,7 @@
 
 With C = I the first is X + W (Z - X), not W Z: the mean is right, but the initial differences between nodes never
 shrink. (With reference copies, which the paper must mean, it is `Choco` with gamma 1.) The second compresses the model
-itself: the error is as large as the model and the mean drifts.
+itself, so the error grows with the model and the mean drifts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Push-sum over references: quantized push-sum for static graphs, edge-referenced push-sum for all.
+"""Compressed push-sum over references (vectors known at both ends): one per node on static graphs, or one per edge.
 
-Both split a node's weight w and a multiple of a reference h that the receiver knows; the sender gives up exactly what
-the receiver gains, so the sums of x and of w never change, for any C:
+In both methods a node sends a part of its weight w, and a multiple of a reference h that the receiver knows. The sender
+loses exactly as much as the receiver gains, so the sums of x and of w never change, for any C:
 
     quantized (Taheri et al. 2020)   one reference x^ of the numerator x per node, sent to all
         x_i+ = (x_i - x^_i) + sum_j P'_ij x^_j,    w_i+ = sum_j P'_ij w_j
@@ -48,7 +48,7 @@ from netdfl.training.base import Update
 
 
 class QuantizedState(NamedTuple):
-    """The push-sum weight w, the step size gamma, the node's own reference, and copies of the others' references."""
+    """The state of quantized push-sum: push-sum weight w, step size gamma, own reference, copies of others' ones."""
 
     weight: float
     step: StepSize
@@ -57,7 +57,14 @@ class QuantizedState(NamedTuple):
 
 
 class EdgeState(NamedTuple):
-    """The push-sum weight w, the step size gamma, references of z by receiver, and copies of others' references."""
+    """The state of edge-referenced push-sum.
+
+    Attributes:
+        weight: the push-sum weight w.
+        step: the step size gamma.
+        sent: the reference of z = x / w on the edge to each receiver.
+        heard: copies of the references on the edges from senders.
+    """
 
     weight: float
     step: StepSize
@@ -70,7 +77,7 @@ S = TypeVar("S", QuantizedState, EdgeState)
 
 @dataclass(frozen=True, kw_only=True)
 class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
-    """The base of both methods; a subclass defines each receiver's share, and the reference that it multiplies."""
+    """The base of both methods; a subclass defines each receiver's share, and the reference vector in it."""
 
     differences: Differences
     gamma: Gamma = "auto"
@@ -84,7 +91,7 @@ class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
         """Return the share for `j` in a round: a factor of the reference vector, and a part of w."""
 
     def figures(self, state: S) -> Mapping[str, float]:
-        """Return metrics: the counts of lost references, and the step size gamma."""
+        """Return metrics: the counts of references that lost messages put out of step, and the step size gamma."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
@@ -111,7 +118,10 @@ class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizedPushSum(ReferencedPushSum[QuantizedState]):
-    """Push-sum with one reference vector per node, for static directed graphs. `gamma` damps x and w alike."""
+    """Push-sum with one reference vector per node, for static directed graphs.
+
+    The step size `gamma` scales the shares of x and of w alike.
+    """
 
     def init(self, x: Tensor, view: View) -> QuantizedState:
         """Return weight 1, and reference vectors at the common start."""
@@ -144,8 +154,8 @@ class QuantizedPushSum(ReferencedPushSum[QuantizedState]):
 class EdgePushSum(ReferencedPushSum[EdgeState]):
     """Push-sum with a reference vector of z = x / w per used edge, for graphs of any kind.
 
-    A reference that was unused for long is far behind: one pass of the compressor leaves more of its difference than
-    the whole difference of the round's freshest edge. Such an edge gets further passes.
+    A reference that was not used for many rounds is far from z: what one pass of the compressor leaves of their
+    difference may exceed the whole difference on the edge with the newest reference. Such an edge gets further passes.
     """
 
     def init(self, x: Tensor, view: View) -> EdgeState:
@@ -157,7 +167,7 @@ class EdgePushSum(ReferencedPushSum[EdgeState]):
         return state.sent[j]
 
     def share(self, state: EdgeState, j: NodeId, view: View) -> PushShare:
-        """Return the factor gamma P_ji w of the reference h, and the same part as weight."""
+        """Return the factor gamma P_ji w of the reference h, which is also the part of the weight w that is sent."""
         part = state.step.gamma * view.out_weights[j] * state.weight
         return PushShare(part, part)
 
@@ -181,8 +191,8 @@ def _refused(
 ) -> list[DecodedReference]:
     """Return the shares in this node's own messages that their receivers refused, to be added back.
 
-    Exact if all messages since the first refused one were refused, too; otherwise up to the moves of the reference
-    since.
+    They are exact if all messages since the first refused one were refused, too; otherwise they differ by the moves of
+    the reference since then.
     """
     returned = [m for m in inbox.returned if "version" in m.payload.meta]
     back: list[DecodedReference] = []

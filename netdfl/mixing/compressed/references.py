@@ -1,4 +1,4 @@
-"""References: a vector that sender and receiver both keep, so that only compressed differences travel.
+"""References: vectors that sender and receiver both keep (x-hat of CHOCO-SGD), so only compressed differences travel.
 
 The sender of a stream of vectors x keeps a reference h, every receiver a copy of it. Version v is
 
@@ -6,25 +6,25 @@ The sender of a stream of vectors x keeps a reference h, every receiver a copy o
 
 computed on both ends from the same bytes in the same order, so the copies agree bit for bit.
 
-A mark, a hash over the start and all differences since, distinguishes a version from the same version of another life
-of the sender, which may have begun anew, or from an older state. A difference carries the mark of the version that it
-follows, so a lost difference is detected, by a gap in the versions or by another mark. The receiver then asks in its
-next message, and the sender's next message carries h_(v-1) in full beside the difference. Until then, differences that
-can't be decoded are kept if they are mass (push-sum), and settled backwards from the full reference,
-h_(v-2) = h_(v-1) - C_(v-1), as far as no other message is missing; if that one still arrives, late, the walk goes on.
+A mark, a hash over the start and all differences since, distinguishes a version from the same version by a sender that
+restarted, from the beginning or from an older state. A difference carries the mark of the version that it follows, so a
+lost difference is detected, by a gap in the versions or by another mark. The receiver then asks in its next message,
+and the sender's next message carries h_(v-1) in full beside the difference. Until then, differences that can't be
+decoded are kept if they are mass (push-sum), and settled backwards from the full reference, h_(v-2) = h_(v-1) -
+C_(v-1), until another message is missing. If that message still arrives, late, the settling goes on.
 
     in step ──a difference is lost──▶ apart ──asked for in the next message──▶ sent in full ──▶ in step
 
 A lossless compressor needs no reference: the vector itself is sent.
 
-A difference may be sent in several passes, C(d) + C(d - C(d)) + ..., where one pass would leave too much of it.
+A difference may be sent in several passes, C(d) + C(d - C(d)) + ..., where one pass would leave too large an error.
 
 Relies on: arithmetic that is the same on both ends: each operation is rounded by itself, never fused with the next, and
-messages are taken once.
+each message is used once.
 
 Why: Compressed vectors lose too much, compressed differences less and less. But both ends must hold the same reference
-for ever, over lost messages, crashes and old states; a mark notices every way in which they can part, where a version
-number alone missed a life that had begun anew.
+for ever, over lost messages, crashes and old states; a mark detects every way in which they can become different, while
+a version number alone does not show that a sender has restarted.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class Differences:
     """The encoding of vectors as compressed differences to references.
 
     With `common_start` all nodes start from the same vector, and references start there, too; otherwise they start from
-    0. With `mass` a difference carries mass, and is kept while it can't be decoded: at most `kept` of a sender, and for
-    as many of its versions. `KEPT_SURE` suits delivery in which every message arrives in the end, so that a late
-    difference is never given up.
+    0. With `mass` a difference carries push-sum mass, so it is kept while it can't be decoded: at most `kept`
+    differences of a sender, and for at most `kept` of its versions. `KEPT_SURE` suits delivery in which every message
+    arrives in the end, so that a late difference is never given up.
     """
 
     compressor: Compressor
@@ -96,7 +96,7 @@ class Differences:
     kept: int = KEPT
 
     def first(self, x: Tensor) -> Heard:
-        """Return the state before any message, for a node that starts at the vector `x`."""
+        """Return the copies of others' references before any message, for a node that starts at the vector `x`."""
         start = x if self.common_start else x.new_zeros(x.shape)
         return Heard(Reference(start, 0, _mark(0, Payload({FULL: from_numpy(as_vector(start))}))), {})
 
@@ -109,8 +109,8 @@ class Differences:
     ) -> tuple[Reference, Payload]:
         """Move the reference toward `x`; return the new reference, and the compressed difference for the receivers.
 
-        Where one pass of the compressor leaves it further than `within` from `x`, the rest is compressed, too, as long
-        as each pass at least halves it, at most `MOST_PASSES` times.
+        Where one pass of the compressor leaves the reference further than `within` from `x`, the remaining difference
+        is compressed, too, as long as each pass at least halves it: at most `MOST_PASSES` passes.
         """
         version: dict[str, Scalar] = {"version": reference.version + 1}
         if self.lossless(x.numel()):
@@ -123,9 +123,9 @@ class Differences:
     def _passes(
         self, start: Tensor, x: Tensor, within: float, view: View, step: int, to: tuple[NodeId, ...]
     ) -> tuple[Payload, Tensor]:
-        """Compress x - start, repeatedly if needed and effective.
+        """Compress x - start, repeatedly until the rest is at most `within`, or a pass no longer halves it.
 
-        Return the codes, and the vector to which they lead.
+        Return the codes, and the vector that a receiver reaches from `start` by decoding them.
         """
         missing = x - start
         code = compress(self.compressor, missing, self.streams, view, step, *to)
@@ -185,7 +185,7 @@ class Differences:
         return self._wait(copy, message.epoch, waiting)
 
     def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> CopyStep:
-        """Store a difference to an unknown version; request the full reference again if an answer is overdue."""
+        """Store a difference to a version that the copy lacks; request the full reference, or repeat the request."""
         gone = 0.0
         if epoch != copy.epoch:
             gone = weight_of(copy.pending)
@@ -221,7 +221,7 @@ class Differences:
 
 
 def _mark(after: int, said: Payload) -> int:
-    """Return the mark of the next version: a hash of the mark `after` and the code `said`, from 1 to 2^63."""
+    """Return the mark of the next version: a hash of the mark `after` before it and its code `said`, from 1 to 2^63."""
     digest = xxh3_64(seed=after)
     for name, array in sorted(said.arrays.items()):
         digest.update(name.encode())
@@ -240,7 +240,7 @@ def compress(
     number: int = 1,
     of: str = CODE,
 ) -> Payload:
-    """Return C(x), with a random stream keyed by node, round, step, pass and, if there is one, receiver.
+    """Return C(x), with random numbers that depend on node, round, step, pass `number` and the receiver `to`, if any.
 
     Raises TrainingError where a number is NaN or infinite.
     """
@@ -252,7 +252,7 @@ def compress(
 
 
 def length(x: Tensor) -> float:
-    """Return the norm |x|, with the same digits on any number of threads."""
+    """Return the norm |x|, bit for bit the same on any number of threads."""
     vector = as_vector(x)
     return float(np.sqrt(np.einsum("i,i->", vector, vector)))
 
@@ -262,8 +262,8 @@ def address(
 ) -> tuple[Heard, Outbox]:
     """Send `code` with `meta` to every node in `to`; add the full reference `before` for nodes that requested it.
 
-    Equal messages are one payload. All name the nodes that this node asks; `ask_others` reaches nodes that are not in
-    `to`.
+    Equal messages are one payload. All list the nodes that this node asks for a full reference; `ask_others` sends to
+    asked nodes that are not in `to`.
     """
     to = tuple(to)
     meta = {**code.meta, **meta, **({"ask": list(heard.asks)} if heard.asks else {})}

@@ -6,11 +6,11 @@
 
 The server's own aggregation then gets y^ in place of y. Where only some clients report, EF21 moves the model by the g_i
 of all, w+ = w + server_lr (1/n) sum_i g_i over all n clients, g_i = 0 for a client without a report so far (EF21-PP,
-Fatkhullin et al. 2021); without any report the model stays. Methods whose clients' moves vanish where they settle
-(SCAFFOLD, FedDyn and their kin) average the received reports, as without compression. The model is sent to clients
-uncompressed, and extras, too, except for the names in `said`: of these both ends add C(change) (SCAFFOLD's c_i+ - c_i).
-EF21 costs the server a vector per client; a lost report is detected there by its version, and requested in the next
-broadcast.
+Fatkhullin et al. 2021); without any report the model stays. Methods whose clients' moves tend to 0 as they converge
+(SCAFFOLD, FedDyn and similar ones) average the received reports, as without compression. The model goes to clients
+uncompressed. So do the extra vectors of reports to the server, except for the names in `said`, which are changes
+(SCAFFOLD's c_i+ - c_i): of these C(change) is sent, and added at both ends. EF21 costs the server a vector per client;
+a lost report is detected there by its version, and requested in the next broadcast.
 """
 
 from __future__ import annotations
@@ -35,14 +35,19 @@ SAID = "said."
 
 
 class HubState(NamedTuple, Generic[S]):
-    """The server's state: the wrapped aggregation's, and copies of the clients' references (EF21)."""
+    """The server's state: the state of the wrapped aggregation, and for EF21 the copies of the clients' vectors g."""
 
     inner: S
     heard: Heard
 
 
 class ClientState(NamedTuple):
-    """A client's state: e (EF14), or g with its version (EF21), and whether the server needs g in full."""
+    """A client's state for compressed reports.
+
+    Attributes:
+        memory: the error e not yet sent (EF14), or the vector g with its version (EF21).
+        heard: whether the server requested g in full.
+    """
 
     memory: Reference
     heard: Heard
@@ -50,7 +55,13 @@ class ClientState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedReports(AggregationWrapper):
-    """A wrapper around an aggregation that compresses its clients' reports."""
+    """A wrapper around an aggregation that compresses its clients' reports.
+
+    Attributes:
+        differences: the encoder of vectors.
+        feedback: the kind of error feedback: plain (none), EF14 or EF21.
+        said: the names of the extra vectors that are compressed, too.
+    """
 
     differences: Differences
     feedback: Feedback = "plain"
@@ -66,7 +77,7 @@ class CompressedReports(AggregationWrapper):
         return ClientState(heard.start, heard)
 
     def broadcast(self, state: HubState, x: Tensor, view: View) -> Outbox:
-        """Return the wrapped broadcast, with a request to each client whose reference is lost."""
+        """Return the wrapped broadcast, with a request to each client whose full vector g the server needs."""
         outbox = self.inner.broadcast(state.inner, x, view)
         asked = [j for j in state.heard.asks if j in outbox]
         return {
@@ -75,16 +86,16 @@ class CompressedReports(AggregationWrapper):
         }
 
     def notice(self, state: ClientState, inbox: Inbox, view: View) -> ClientState:
-        """Record whether the broadcast requests this client's full reference."""
+        """Record whether the broadcast requests this client's vector g in full."""
         owed = tuple(message.src for message in inbox if view.node in some_nodes(message, "ask"))
         return state._replace(heard=state.heard._replace(owed=owed))
 
     def report_from(
         self, state: ClientState, update: Update, received: Received, view: View
     ) -> tuple[ClientState, Outbox, Tensor, Extras]:
-        """Send the wrapped report, with the compressed difference in place of the model.
+        """Return the wrapped report, with the compressed difference in place of the model.
 
-        Returns the new state, the messages, the decoded vector y^, and the compression error of each extra that was
+        It returns the new state, the messages, the decoded vector y^, and the compression error of each extra that was
         sent.
         """
         changes, unsaid = self._encode_changes(update.extras, view)

@@ -1,15 +1,15 @@
-"""gamma, the step size of compressed gossip: chosen from the compressor's error, halved when models part.
+"""gamma, the step size of compressed gossip: chosen from the compressor's error, halved when models diverge.
 
 A pair of neighbors mixes by the smaller of their two gammas, which each sends along, so the mean is preserved although
-nodes choose alone.
+each node chooses by itself.
 
 The first gamma comes from a trial: omega = 1 - |x - C(x)|^2 / |x|^2 for x drawn from N(0, 1), of the model's size if
-the compressor's bound depends on the size (a count of numbers, a norm of the whole vector). Nodes that start apart
-agree on vectors like x, and take 0.9 omega^2 + 0.1 omega. Nodes that start from one model and train take omega under
-CHOCO, because few coordinates hold most of the moves of training, and these are sent often. For numbers see
-docs/compression.md. The distance to the neighbors' references is measured after 4, 8, 16, ... rounds. Constant drift
-grows with the square of time, four times from one measurement to the next; more than eight times is an instability:
-gamma is halved and the measurements begin anew.
+the compressor's bound depends on the size (a count of numbers, a norm of the whole vector). Nodes that start from
+different models have to agree on vectors like x, and take gamma = 0.9 omega^2 + 0.1 omega. Nodes that start from one
+model and train take gamma = omega under CHOCO, because most of each move in training is in few coordinates, which are
+sent often. For numbers see docs/compression.md. The distance to the neighbors' references is measured after 4, 8, 16,
+... rounds. Constant drift grows with the square of time, four times from one measurement to the next; more than eight
+times is an instability: gamma is halved and the measurements begin anew.
 
 The second factor, a, makes a compressor a contraction, so that a reference that follows its differences never runs
 away. The reference follows by h <- h + C(x - h), and |x - h|^2 is multiplied by 1 - omega, omega as above. Where C adds
@@ -45,7 +45,13 @@ _LEAST_KEPT = 0.002
 
 
 class StepSize(NamedTuple):
-    """The step size gamma, the rounds since its last change, and the last measured distance (-1 before the first)."""
+    """The step size gamma of compressed gossip, and the measurements by which it is halved.
+
+    Attributes:
+        gamma: the step size.
+        age: the rounds since gamma last changed.
+        distance: the squared distance measured last; -1 before the first measurement.
+    """
 
     gamma: float
     age: int = 0
@@ -55,8 +61,8 @@ class StepSize(NamedTuple):
 class CompressionTrial(NamedTuple):
     """The measured quality of a compressor on one normal vector.
 
-    `kept` is omega = 1 - |x - C(x)|^2 / |x|^2, negative where more energy is added than kept. `part` is the a for which
-    a C(x) is nearest to x, <x, C(x)> / |C(x)|^2: below 1 where C is noisy, 1 for a projection.
+    `kept` is omega = 1 - |x - C(x)|^2 / |x|^2, negative where C adds more error than it keeps of x. `part` is the
+    factor a for which a C(x) is nearest to x, a = <x, C(x)> / |C(x)|^2: below 1 where C is noisy, 1 for a projection.
     """
 
     kept: float
@@ -64,7 +70,7 @@ class CompressionTrial(NamedTuple):
 
 
 def sample_size(compressor: Compressor, dim: int) -> int:
-    """Return the length of the trial vector for vectors of `dim` numbers: 4096, or `dim` if the bound differs."""
+    """Return the length of the trial vector for vectors of `dim` numbers: at most 4096 if the bound is equal there."""
     few, all = compressor.variance(min(_SAMPLE, dim)), compressor.variance(dim)
     alike = isclose(few, all, rel_tol=_ALIKE) and isclose(1.0 - few, 1.0 - all, rel_tol=_ALIKE)
     return min(dim, _SAMPLE) if alike else dim
@@ -90,7 +96,7 @@ _known = lru_cache(maxsize=64)(_trial)
 
 
 def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_start: bool = False) -> StepSize:
-    """Return the given gamma, or one from a trial: larger where nodes start from one model."""
+    """Return the given gamma or, for `auto`, one from a trial: larger where nodes start from one model."""
     if gamma != "auto":
         return StepSize(gamma)
     omega = max(_LEAST_KEPT, trial(compressor, dim).kept)
@@ -98,7 +104,7 @@ def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_st
 
 
 def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights: Mapping[NodeId, float]) -> StepSize:
-    """Measure the distance to the neighbors' references when due; halve gamma if it has grown too much."""
+    """Measure the distance of `own` to the neighbors' references when due; halve gamma if it has grown too much."""
     step = step._replace(age=step.age + 1)
     if step.age < _FIRST_LOOK or step.age & (step.age - 1):
         return step
@@ -121,8 +127,8 @@ _known_part = lru_cache(maxsize=64)(_part)
 class ScaledCompressor(Compressor):
     """The compressor C scaled by a factor a <= 1, the power of two nearest to the best one on a normal vector.
 
-    Both ends find a by the same trial. A power of two multiplies without rounding, and machines whose rounding differs
-    still find the same one.
+    Sender and receiver find a by the same trial. Multiplying by a power of two needs no rounding, and machines that
+    round the trial differently still find the same power.
     """
 
     inner: Compressor
