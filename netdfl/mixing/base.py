@@ -63,10 +63,7 @@ class Mixing(Protocol[S]):
         """Return the messages of exchange `step`. Payloads are copies: later writes to `update` don't reach them."""
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult[S]:
-        """Combine the vectors received in `step` with the node's own; senders of missing ones are in `inbox.missing`.
-
-        The vectors in `update` stay unchanged.
-        """
+        """Combine the node's vector with those received in exchange `step`; `inbox.missing` are the silent senders."""
 
 
 @dataclass(frozen=True, kw_only=True)

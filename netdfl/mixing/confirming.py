@@ -37,7 +37,7 @@ class ConfirmingState(NamedTuple, Generic[S]):
     read: Mapping[NodeId, int]
 
     def unread(self) -> Mapping[NodeId, int]:
-        """Return the clients whose report to the last request was not used, with their last used round; -1 for none."""
+        """Return the clients whose last requested report was not used, with the round of the last used one, or -1."""
         last = {j: self.read.get(j, -1) for j in self.asked}
         return {j: round for j, round in last.items() if round < self.asked[j]}
 

@@ -5,8 +5,9 @@ for a later one that brings the reference in full. From a full reference the cop
 differences, and settles their shares. Where another message is missing, the walk stops and leaves a hole (`Hole`),
 which that message or a later full reference may close.
 
-versions   1   2   3   [4 lost]   5   6   7 in full copy       followed 1..3          5 and 6 wait at 7
-<- 6 <- 5 settled; a hole remains at 4 until it arrives
+    versions   1   2   3   [4 lost]   5   6   7 in full
+    copy       followed 1..3          5 and 6 wait
+    at 7                              <- 6 <- 5 settled; a hole remains at 4 until it arrives
 
 Relies on: marks (`references.py`): a waiting difference belongs to the walk only if its mark is the mark of the
 reference to which the walk has come.

@@ -9,7 +9,7 @@ their CHOCO-SGD). With `steps` Q it is DeLi-CoCo.
 
 DeepSqueeze: gossip over compressed models with error feedback, X+ = (X - C) + W' C.
 
-m = x + e,  c = C(m),  e+ = m - c        and c goes to every neighbor
+    m = x + e,  c = C(m),  e+ = m - c        and c goes to every neighbor
 
 Nodes keep nothing of their neighbors, so the graph may change every round, and a lost message needs no repair. But a
 lost message shifts the mean for good: the sender has subtracted c and its neighbor has not added it. Such shifts add up
