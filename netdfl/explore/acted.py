@@ -18,9 +18,9 @@ from netdfl.explore.rows import MessageRow
 from netdfl.explore.trial import Event
 
 Acted: TypeAlias = dict[str, tuple[int, int]]
-"""For each kind of fault, how often it was drawn, and how often it had an effect."""
+"""For each kind of fault, how many faults were drawn, and how many of them had an effect."""
 SCHEDULE = "schedule"
-"""The kind of the delays of a priority schedule."""
+"""The name under which the delays of a priority schedule are counted as one kind of fault."""
 _NAMES = {
     "link": "cut",
     "partition": "partition",
@@ -33,7 +33,7 @@ _DROPPED = (Fate.dropped(DOWN).text, Fate.dropped(RESET).text)
 
 
 def acted_of(run: ExploredRun, events: Sequence[Event]) -> Acted:
-    """Return how often each kind of fault among the drawn `events` occurs, and had an effect in `run`."""
+    """Count, for each kind of fault among the drawn `events`, all faults and those that had an effect in `run`."""
     drawn, acted = Counter[str](), Counter[str]()
     for event in events:
         kind = kind_of(event)
@@ -43,7 +43,7 @@ def acted_of(run: ExploredRun, events: Sequence[Event]) -> Acted:
 
 
 def added(one: Acted, other: Acted) -> Acted:
-    """Return the sums of two counts."""
+    """Add two tables of counts, kind of fault by kind of fault."""
     sums = {kind: (one.get(kind, (0, 0)), other.get(kind, (0, 0))) for kind in {**one, **other}}
     return {kind: (a[0] + b[0], a[1] + b[1]) for kind, (a, b) in sums.items()}
 
@@ -82,7 +82,10 @@ _IDENTITY = ("step", "attempt", "incarnation")
 
 
 def _is_named(event: Event, action: str, message: MessageRow) -> bool:
-    """Return whether an event that acts on named messages matches this one."""
+    """Return whether a fault that names messages, such as a scripted loss or delay, names this message.
+
+    `action` is the key of the event that holds the link, such as `drop`.
+    """
     src, _, dst = str(event[action]).partition("->")
     if str(message.src) != src or dst not in ("*", str(message.dst)) or not _is_in_rounds(event, message.round):
         return False
@@ -97,7 +100,7 @@ def _is_in_rounds(event: Event, round: int) -> bool:
 
 
 def _is_cut(event: Json, message: MessageRow) -> bool:
-    """Return whether a cut link or a partition lost or delayed this message."""
+    """Return whether a link that was down, or a partition, lost or held back this message."""
     if not _is_between(event, (message.src, message.dst)) or not _is_in_rounds(event, message.round):
         return False
     if "at_round" in event:

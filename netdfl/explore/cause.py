@@ -27,9 +27,13 @@ _NETDFL = Path(__file__).resolve().parents[1]
 
 
 class FailureCause(NamedTuple):
-    """The cause of a failure: a `key` that equal failures share, and a sentence about this one.
+    """The cause by which a run failed.
 
-    `variant` describes this occurrence, `round` is its round (-1: no particular one).
+    Attributes:
+        key: the cause as a short text; equal failures have equal keys.
+        text: a sentence about this occurrence.
+        variant: the reasons of this occurrence of a stall, as in `lost:scripted+returned_past`; empty for other causes.
+        round: the round of this occurrence; -1: no particular one.
     """
 
     key: str
@@ -57,12 +61,15 @@ def cause_of(run: ExploredRun, predicates: Sequence[Predicate] = (), *, verdict:
 
 
 def is_raised(cause: FailureCause) -> bool:
-    """Return whether the cause is an error of a predicate."""
+    """Return whether the cause is an error that a user's predicate raised."""
     return cause.key.startswith("raised ")
 
 
 def _broken(error: BaseException) -> FailureCause:
-    """Return the cause for an exception, named by a user's own line or by netdfl's innermost function."""
+    """Return the cause of a run that an exception ended.
+
+    Its key names the line in the user's own code, if that raised the exception, else netdfl's innermost function.
+    """
     if (told := error if isinstance(error, OwnCodeError) else theirs(error)) is not None:
         raised = told.__cause__ or told
         return FailureCause(f"own code {type(raised).__name__} {own_place(raised) or _plain(said(raised))}", str(told))
@@ -87,9 +94,10 @@ def is_stall(key: str) -> bool:
 
 
 def _stall(run: ExploredRun) -> FailureCause | None:
-    """Return the cause for the most serious unexpected stall that did not end, permanent ones first.
+    """Return the cause of the most serious stall that `expect` does not allow and that did not end; None without one.
 
-    Nodes, their number, round and link do not count.
+    Permanent stalls come before others. Which nodes stalled, how many, in which round and on which link, is not part of
+    the cause.
     """
     expect = run.scenario.expect.entries()
     left = [stall for stall in run.stalls if not stall.over and expect.get(_entry(stall), "none") == "none"]
@@ -102,7 +110,7 @@ def _stall(run: ExploredRun) -> FailureCause | None:
 
 
 def _entry(stall: Finding) -> str:
-    """Return the entry of `expect` to which a stall belongs."""
+    """Return the entry of the scenario's `expect` that counts this stall: `deadlock` or `stall`."""
     return "deadlock" if stall.cause is StallCause.DEADLOCK and not stall.suspected else "stall"
 
 
@@ -130,7 +138,7 @@ _WORDS = {
 
 
 def in_words(variant: str) -> str:
-    """Return a variant as text for people: `a message dropped by name`, and the other reasons."""
+    """Return the reasons of a stall, such as `lost:scripted`, as words for people: `a message dropped by name`."""
     return " and ".join(map(_in_words, variant.split("+")))
 
 
@@ -151,9 +159,9 @@ def is_of_words(key: str) -> bool:
 
 
 def _unmet(run: ExploredRun) -> FailureCause:
-    """Return the cause for a bad verdict: the entry of `expect` behind its first reason.
+    """Return the cause of a bad verdict: the entry of `expect` behind its first reason.
 
-    The cause of a death is its error, without numbers.
+    For a node that died, it is the error of the death, with its numbers left out.
     """
     if not run.reasons:
         return FailureCause(f"{OF_VERDICT}unknown", "the verdict is unknown")
@@ -174,13 +182,13 @@ VERDICT = "verdict"
 
 @dataclass(frozen=True)
 class Predicate:
-    """A user's function `(run) -> bool | str`, which returns true, or a text, for runs that are to be found."""
+    """A user's function `(run) -> bool | str`, which returns true, or a text, for a run that counts as a finding."""
 
     name: str
     holds: Callable[[ExploredRun], object]
 
     def __call__(self, run: ExploredRun) -> str:
-        """Return the predicate's text about `run`; empty if it is false. Raises PredicateError."""
+        """Return the predicate's text about `run`; empty if it is false of the run. Raises PredicateError."""
         try:
             found = self.holds(run)
         except Exception as error:

@@ -39,7 +39,13 @@ def explore(exploration: Exploration, budget: Budget, console: Console, *, shrin
 
 
 class ShownFinding(NamedTuple):
-    """A finding in the form in which it is printed: its file, the sentence about its run, and sentences on its kind."""
+    """A finding as it is printed.
+
+    Attributes:
+        path: the scenario file that reproduces it.
+        sentence: a sentence about the run of that file.
+        told: sentences on how often the finding occurs, in which variants, and which settings end it.
+    """
 
     path: Path
     sentence: str

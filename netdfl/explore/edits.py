@@ -32,10 +32,10 @@ def with_events(plain: Plain, events: Sequence[Json]) -> Plain:
 
 
 def fewer_events(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario without two events, or with two events replaced by one.
+    """Yield the scenario with two of its events removed, or replaced by one, for each pair of events.
 
-    One event replaces two that differ in their rounds alone, and lasts for both. Of more than `MOST_PAIRED` events no
-    pairs are tried.
+    One event replaces two that differ in their rounds alone, and lasts for both. With more than `MOST_PAIRED` events,
+    no pairs are tried.
     """
     for pair in combinations(plain["events"], 2) if len(plain["events"]) <= MOST_PAIRED else ():
         rest = [event for event in plain["events"] if event not in pair]
@@ -45,7 +45,10 @@ def fewer_events(plain: Plain) -> Iterator[Plain]:
 
 
 def _lasting(one: Json, other: Json) -> Plain | None:
-    """Return one event that spans the rounds of both; None if they differ in other respects or use clock times."""
+    """Return one event that lasts from the first to the last round of two events.
+
+    None if they differ in more than their rounds, or are scripted by the clock.
+    """
     what, same = ({key: event[key] for key in event if key not in _ROUNDS} for event in (one, other))
     if what != same or not all("at_round" in event for event in (one, other)):
         return None
@@ -71,7 +74,7 @@ def fewer_nodes(plain: Plain) -> Iterator[Plain]:
 
 
 def without_node(plain: Plain, gone: int) -> Plain | None:
-    """Return the scenario without a client, with later ones renumbered; None if that is impossible."""
+    """Return the scenario without the client `gone`, the later nodes renumbered; None if that is impossible."""
     if plain["nodes"] < 2 or plain.get("groups") or gone >= plain["nodes"]:
         return None
     moved = deepcopy(plain)
@@ -143,7 +146,7 @@ def with_rounds(plain: Plain, rounds: int) -> Plain:
 
 
 def earlier(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with all events by rounds moved to start in round 0 or 1, and with each moved alone."""
+    """Yield the scenario with events in earlier rounds: all moved until the first is in round 0 or 1, or one alone."""
     events = plain["events"]
     first = min((event["at_round"] for event in events if "at_round" in event), default=0)
     for to in (0, 1):
@@ -159,14 +162,14 @@ def earlier(plain: Plain) -> Iterator[Plain]:
 
 
 def _together(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with two or three clock events moved into the first rounds together."""
+    """Yield the scenario with two or three events that are set by the clock moved into the first rounds together."""
     forms = [[event, *_by_rounds(event)] for event in plain["events"]]
     if 1 < sum(len(each) > 1 for each in forms) <= MOST_TOGETHER:
         yield from (with_events(plain, events) for events in product(*forms) if list(events) != plain["events"])
 
 
 def _by_rounds(event: Json) -> Iterator[Plain]:
-    """Yield a clock event converted to an event in one of the first rounds."""
+    """Yield forms of an event set by the clock in which one of the first rounds replaces the time."""
     if "at" not in event or "partition" in event or str(event.get("state")) in ("down_hold", "down_reset"):
         return
     left = {key: value for key, value in event.items() if key not in ("at", "for" if "link" in event else "")}

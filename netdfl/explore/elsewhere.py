@@ -1,8 +1,8 @@
-"""The running of trials by a study's runner, on the machines of a cluster.
+"""The running of trials on the machines of a cluster, by a study's runner.
 
 A batch of trials is cut into parts of a fixed size, and each part is one task of the engine. The parts end in any
-order: the search takes results by their numbers, so it is the same whoever makes the trials. Findings are shrunk on
-this machine.
+order: the search takes results by their numbers, so it does not depend on which machine makes which trial. Findings are
+shrunk on this machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TrialEngine:
     """An engine that makes trials on other machines.
 
     Attributes:
-        make: makes a runner.
+        make: a function that creates the study's runner.
         jobs: the most tasks at a time; 0: as many as there is room for.
         needs: the resources that each task needs.
     """

@@ -1,4 +1,4 @@
-"""The settings that end a whole kind of stall, each tried in one run of each variant."""
+"""The settings that prevent a whole kind of stall, each tried in one run of each variant of that stall."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ from netdfl.supervisor.stalls import settings_of
 
 SETTINGS = (DEADLINE, RESEND, ANSWERED, HEARTBEATS, HALVES, FEWER_STEPS, ALL, ANY, SKIP)
 MOST_TRIED = 4
-"""Number of runs of a finding in which each setting is tried."""
+"""The most runs of one finding in which each setting is tried."""
 
 
 class EndingSettings(NamedTuple):
-    """The settings that end the stall in every run of `trials`."""
+    """The settings with which the stall does not occur in any of the tried runs.
+
+    Attributes:
+        settings: the settings, as a user would write them.
+        trials: the numbers of the trials in which they were tried.
+    """
 
     settings: tuple[str, ...] = ()
     trials: tuple[int, ...] = ()
@@ -39,13 +44,16 @@ class EndingSettings(NamedTuple):
 
 
 def tried_in(found: Discovery) -> Sequence[Trial]:
-    """Return the trials in which settings are tried: the displayed one, then one per variant, most frequent first."""
+    """Return the trials in which settings are tried: the one that the finding shows, then one for each of its variants.
+
+    The most frequent variants come first.
+    """
     shown = [found.trial, *(found.examples[each] for each, _ in found.variants.most_common())]
     return list({trial.number: trial for trial in shown}.values())[:MOST_TRIED]
 
 
 def find_ends(found: Discovery, scenario: Scenario, executor: Executor) -> EndingSettings:
-    """Return the settings, among those possible in `scenario`, that end the stall in all these trials."""
+    """Return the settings, among those possible in `scenario`, with which none of the finding's tried trials stalls."""
     trials, allows = tried_in(found), settings_of(scenario)
     shown = [variant(scenario, trial.events, trial.luck) for trial in trials]
     ends = [each for each in SETTINGS if allows(each) and all(_goes_on(one, each, executor) for one in shown)]

@@ -38,7 +38,7 @@ class RunTimeout(SystemExit):
 
 @dataclass(frozen=True)
 class ExploredRun:
-    """One run in the form that predicates receive.
+    """One explored run, as a user's predicates receive it.
 
     Attributes:
         scenario: the scenario.
@@ -70,7 +70,7 @@ class ExploredRun:
 
 
 class Executor:
-    """A runner of variants of one scenario, which share the parts that do not differ."""
+    """A runner of variants of one scenario; what does not differ between them is built once."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         """Prepare to run; each run may compute for `limit_s` seconds."""
@@ -131,7 +131,7 @@ class Executor:
         """Do nothing; a subclass can replace the supervisor's stall watch here."""
 
     def _blueprint(self, scenario: Scenario) -> Blueprint:
-        """Return the parts that all nodes share, created anew only if `scenario` needs different ones."""
+        """Return what all nodes of a run share, built anew only if `scenario` needs a different one."""
         key = {name: getattr(scenario, name) for name in _DECIDES}
         if self._shared is None or self._shared[0] != key:
             self._shared = (key, Blueprint.of(scenario))

@@ -33,7 +33,7 @@ from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.worlds.catalog import entry_of
 
 BATCH = 32
-"""Number of trials between two updates of the search, so that it does not depend on the number of processes."""
+"""Number of trials in a batch. The search learns after each batch, so it is the same on any number of processes."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,17 @@ class Budget:
 
 @dataclass
 class Discovery:
-    """One finding: its cause, a trial with the fewest events that shows it, and the number of its occurrences.
+    """One finding: a cause of failure, and the trials that failed by it.
 
-    `rounds` are the rounds of its occurrences, `variants` counts its variants, `examples` has a trial of each.
+    Attributes:
+        cause: the cause, as it was in `trial`.
+        trial: the trial with the fewest events that shows the finding.
+        broke: the traceback of that trial, if netdfl itself broke.
+        numbers: the numbers of all trials that show the finding.
+        num_fresh: how many of these were drawn independently of all others.
+        rounds: the rounds in which the failure occurred.
+        variants: for each variant of the cause, the number of its trials.
+        examples: for each variant, its first trial.
     """
 
     cause: FailureCause
@@ -81,8 +89,16 @@ def _shorter(one: Trial, other: Trial) -> bool:
 class ExplorationResult:
     """The result of an exploration.
 
-    `num_fresh` of the runs were drawn independently of all others; rates refer to them. `left_out` maps kinds of faults
-    that the scenario can't have to reasons; `refused` trials could not begin. `acted` counts the drawn faults.
+    Attributes:
+        scenario: the explored scenario.
+        findings: the findings, by the keys of their causes.
+        runs: the number of runs.
+        num_fresh: the number of runs drawn independently of all others; rates refer to these.
+        refused: the number of trials that could not begin.
+        reached: the number of different features of runs that were seen.
+        left_out: the kinds of faults that the scenario can't have, each with the reason.
+        why_stopped: why the search ended before its budget was spent; empty if it did not.
+        acted: the drawn faults of each kind, and those with an effect.
     """
 
     scenario: Scenario
@@ -118,9 +134,17 @@ Show = Callable[[ExplorationResult], None]
 class Exploration:
     """One exploration of `scenario`. The same seed leads to the same search.
 
-    `stop_on_error`: end when a predicate raises, instead of counting a finding. `guided`: change trials that reached
-    something new, instead of drawing each trial afresh. The scenario names the predicates. An `engine` makes the trials
-    on other machines, and needs a `folder`; without one, `jobs` processes of this machine make them.
+    The scenario names the predicates.
+
+    Attributes:
+        scenario: the scenario.
+        seed: the seed of the search.
+        jobs: the number of processes of this machine that make trials, without an `engine`.
+        folder: the folder for the journal and the findings; None: none.
+        guided: whether trials that reached something new are mutated; if not, each trial is drawn afresh.
+        stop_on_error: whether the search ends when a predicate raises; if not, the error is counted as a finding.
+        executor: the runner of trials in this process.
+        engine: makes the trials on other machines; it needs a `folder`.
     """
 
     scenario: Scenario
@@ -198,7 +222,7 @@ class Exploration:
         return engine_workers(self.scenario, self.folder, self.engine)
 
     def _repeated(self) -> ExploredRun:
-        """Return the run without drawn faults, after checking that two runs are equal. Raises InputError."""
+        """Return the run without drawn faults, made twice to check that it repeats itself. Raises InputError."""
         first, again = (self.executor.run(self.scenario) for _ in range(2))
         if first.event_log_hash != again.event_log_hash:
             raise InputError(
@@ -208,7 +232,10 @@ class Exploration:
         return first
 
     def _settings(self) -> list[dict[str, object]]:
-        """Return the settings, in the forms of this and earlier versions, that must be equal to continue a search."""
+        """Return the settings that must be equal for a search to be continued.
+
+        They come in the form of this version of netdfl, and in the forms of earlier versions.
+        """
         rest = {
             "parts": _parts(self.scenario),
             "seed": self.seed,
@@ -219,7 +246,7 @@ class Exploration:
 
 
 def _kept(results: Iterator[TrialResult], trials: Sequence[Trial], journal: Journal) -> Iterator[TrialResult]:
-    """Yield the results of a batch of `trials`, each once the journal has it."""
+    """Yield the results of a batch of `trials`, each after it is written to the journal."""
     for ran in results:
         journal.add(trials[ran.number - trials[0].number], ran)
         yield ran
@@ -254,7 +281,7 @@ def check_explorable(scenario: Scenario) -> None:
 
 
 def _parts(scenario: Scenario) -> str:
-    """Return a hash of the modules next to the scenario, which its parts and predicates may use."""
+    """Return a hash of the files beside the scenario's file, from which its own parts and predicates may come."""
     if scenario.file is None:
         return ""
     texts = [path.read_bytes() for path in files_beside(scenario.file) if path.is_file()]

@@ -25,7 +25,7 @@ LEAST_ROUND_NS = 1_000_000
 
 _WHO = ("link", "drop", "delay", "crash", "pause", "slow_down", "partition")
 NARROW_NODES, NARROW_ROUNDS = 3, 3
-"""The most nodes and rounds that a narrowed course has."""
+"""The most nodes and rounds to which drawn faults are limited when they are to be close together."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class Baseline:
         return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages), everybody, always)
 
     def narrowed(self, rng: Random) -> Baseline:
-        """Return a basis with only one node, some neighbors and a few rounds, so that drawn faults interact.
+        """Return a basis limited to one node, some of its neighbors and a few rounds, so that drawn faults interact.
 
-        Drawn faults may outlast the run by far, so that nodes that wait for their end run out of patience.
+        Its faults may outlast the run by far, so that nodes that wait for the end of a fault reach their deadlines.
         """
         return self._around(rng.choice(self.who), rng.choice(self.when), rng)
 
     def near(self, events: Sequence[Event], rng: Random) -> Baseline:
-        """Return a basis limited to the surroundings of a node and a round in `events`."""
+        """Return a basis limited to the surroundings of one node and one round that occur in `events`."""
         named = [str(event[key]) for event in events for key in _WHO if key in event]
         nodes = [int(node) for text in named for node in re.findall(r"\d+", text)]
         rounds = [r for event in events if (r := self._round_of(event)) in self.when]
@@ -87,7 +87,7 @@ class Baseline:
         return replace(self, who=who, when=when, messages=near or self.messages, longest=longest)
 
     def moment_ns(self, rng: Random) -> float:
-        """Draw a time within the basis's rounds."""
+        """Draw a time, in ns, within the rounds of this basis."""
         return rng.uniform(self.when.start * self.round_ns, self.when.stop * self.round_ns)
 
 
@@ -106,7 +106,7 @@ def draw_faults(
 
 
 def allowed(scenario: Scenario, course: Baseline) -> tuple[dict[FaultKind, float], dict[FaultKind, str]]:
-    """Return the kinds of faults that are possible in the scenario, with rates, and reasons against the others."""
+    """Return the kinds of faults that the scenario can have, with their rates; and for the other kinds, the reasons."""
     rates = scenario.explore.rates
     why = {kind: _refusal(scenario, course, kind) for kind in rates}
     return {kind: rates[kind] for kind in rates if not why[kind]}, {kind: why[kind] for kind in rates if why[kind]}
@@ -139,7 +139,7 @@ def rounded(ns: float) -> int:
 
 
 def _moment(course: Baseline, rng: Random) -> dict[str, object]:
-    """Draw the start of a node's round, or any time of the run."""
+    """Draw the moment of a fault: a round, or any time of the run."""
     if rng.random() < 0.5:
         return {"at_round": rng.choice(course.when)}
     return {"at": format_time(rounded(course.moment_ns(rng)))}
@@ -203,7 +203,10 @@ def _delay(course: Baseline, rng: Random) -> Event:
 
 
 def name_message(sent: MessageRow, among: Sequence[MessageRow], action: str) -> dict[str, object]:
-    """Return an event about one message, with just enough keys to identify it among its link and round."""
+    """Return an event that applies `action`, such as `drop`, to one message.
+
+    It has just enough keys to tell the message from the others of its link and round.
+    """
     event: dict[str, object] = {"at_round": max(0, sent.round), action: f"{sent.src}->{sent.dst}"}
     others = [m for m in among if m.round == sent.round and m.src == sent.src and m.dst == sent.dst]
     if any(m.kind != sent.kind for m in others):

@@ -23,13 +23,13 @@ from netdfl.links.schedule.compile import ACTIONS
 from netdfl.record.base import WaitRecord
 
 Faults = Mapping[int, tuple[str, ...]]
-"""The kinds of faults by the rounds in which they act. A clock event counts for the fleet's round at that time."""
+"""The kinds of faults that act in each round. A fault set by the clock counts for the fleet's round at that time."""
 ROWS = (3, 4, 5, 6)
 _DELIVERED = Fate.DELIVERED.text
 _DOWN = {"crash": 1, "restart": -1}
 _OF_THE_FLEET = ("start", "finish", "training", "stall")
 NEAR = 1
-"""Number of rounds after a fault that count as its own, too."""
+"""Number of rounds after a fault in which it still counts as acting."""
 
 
 def features_of(run: ExploredRun) -> frozenset[int]:
@@ -71,7 +71,7 @@ def _waits(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _in_a_row(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """Yield features of each node's waits: pairs of consecutive waits, and patterns of last senders."""
+    """Yield features of each node's waits: pairs of consecutive ends, and patterns of the last senders."""
     of_node: defaultdict[int, list[WaitRecord]] = defaultdict(list)
     for wait in run.rows.waits:
         of_node[wait.node].append(wait)
@@ -98,7 +98,11 @@ def _fates(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _orders(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """Yield features of each node's consecutive messages: kinds, distance in rounds, order of senders."""
+    """Yield a feature for each two messages that came to a node one after the other.
+
+    It has their kinds, fates, distance in rounds, whether the first has the lower-numbered sender, and whether they
+    came at once.
+    """
     came: defaultdict[int, list[MessageRow]] = defaultdict(list)
     for message in run.rows.messages:
         if message.arrived_ns is not None:
@@ -125,7 +129,7 @@ def _happened(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _while_down(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """Yield events, fates and ends of waits, combined with the number of nodes that are down at that time."""
+    """Yield events, fates of messages and ends of waits, each with the number of nodes that are down meanwhile."""
     changes = sorted((e.at_ns, e.kind, e.node) for e in run.rows.events if e.kind in _DOWN)
     if not changes:
         return

@@ -29,7 +29,11 @@ MOST_LISTED = 5
 
 
 class _KeptFinding(TypedDict):
-    """The stored form of a finding: its shrunk scenario and trial number, and the settings that end its stall."""
+    """The stored form of a finding.
+
+    It has the number of its trial, the shrunk scenario, and the settings that end its stall with the trials in which
+    they were tried.
+    """
 
     trial: int
     scenario: Plain
@@ -40,7 +44,7 @@ _KEPT: TypeAdapter[dict[str, _KeptFinding]] = TypeAdapter(dict[str, _KeptFinding
 
 
 class FindingText(NamedTuple):
-    """The text of a scenario that shows a finding, and the cause of its failure in that run."""
+    """A scenario file that shows a finding, as text, and the cause by which its run fails."""
 
     text: str
     cause: FailureCause

@@ -18,12 +18,12 @@ from netdfl.explore.trial import Trial
 
 RUNS, SETTINGS, VERSION = "runs.jsonl", "settings.json", "netdfl"
 _TRIAL, _RAN = TypeAdapter(Trial), TypeAdapter(TrialResult)
-"""The two halves of a line."""
+"""Readers and writers of the two halves of a journal's line: the trial, and its result."""
 KEPT = "; what was found is kept"
 
 
 class Journal:
-    """The folder of an exploration."""
+    """The journal of an exploration, in its folder."""
 
     def __init__(self, folder: Path, settings: dict[str, object], *earlier: dict[str, object]) -> None:
         """Create the folder, or continue in it if it has the same `settings`, or an `earlier` form of them.

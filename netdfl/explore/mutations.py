@@ -25,13 +25,13 @@ from netdfl.explore.faults import Baseline, rounded
 from netdfl.explore.trial import Event
 
 Renaming: TypeAlias = Sequence[NodeId]
-"""The new name of each node."""
+"""The new number of each node, by its old one."""
 _LENGTHS = (0.25, 0.5, 0.8, 1.25, 2, 4)
 _NODES = ("crash", "pause", "slow_down")
 
 
 def moved(event: Event, course: Baseline, rng: Random) -> Event:
-    """Return the event some rounds earlier or later, with another length, or at a nearby time."""
+    """Return the event moved by some rounds, given another length, or moved to a nearby time."""
     changed = dict(event)
     keys = [key for key in ("at_round", "at", "for", "by", "restart_after") if key in event]
     key = rng.choice(keys) if keys else ""
@@ -58,7 +58,7 @@ def later(event: Event, rounds: int, course: Baseline) -> Event:
 
 
 def aligned(event: Event, other: Event, rng: Random) -> Event:
-    """Return `event` moved to the time of `other`, or to its nodes, or both, if their forms permit."""
+    """Return `event` moved to the time of `other`, or to its nodes, or both, as far as their keys allow."""
     found = dict(event)
     when = next((key for key in ("at_round", "at") if key in other), "")
     if rng.random() < 0.7 and when in event:

@@ -1,4 +1,4 @@
-"""The observations of an explored run for its verdict, read from rows in memory.
+"""The observations on which an explored run's verdict is based, read from rows in memory.
 
 `netdfl.record.result` reads the same from the files of a run; a test compares the two.
 """
@@ -24,7 +24,7 @@ from netdfl.scenario.model.schema import Scenario
 
 
 def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence[str], length_ns: int) -> RunFacts:
-    """Return the facts for the verdict that the record lacks; real time does not count."""
+    """Return the facts that a verdict needs and the record lacks. The duration in real time is set to 0."""
     confirmed = [each for each in stalls if each.cause is Cause.DEADLOCK and not each.suspected and not each.over]
     return RunFacts(
         scenario=scenario.name,
@@ -66,7 +66,7 @@ def observe(rows: MemoryStore) -> Observations:
 
 
 def _count(rows: MemoryStore) -> MessageCounts:
-    """Return the number of messages in each class."""
+    """Count the messages by what became of them."""
     found: Counter[FateClass] = Counter()
     for fate, number in Counter(message.fate for message in rows.messages).items():
         found[Fate.read(fate).counts_as] += number
@@ -133,7 +133,7 @@ def _shares(rows: MemoryStore) -> ShareRecord:
 
 
 def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
-    """Yield the push-sum weight of each node that crashed and lost its state."""
+    """Yield the push-sum weight that each crash destroyed: a node's weight at the crash, if it returned without it."""
     held: dict[NodeId, EventRow] = {}
     back: dict[NodeId, float] = {}
     for event in rows.events:
@@ -153,7 +153,7 @@ def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
 
 
 def _brought(rows: MemoryStore) -> Iterator[float]:
-    """Yield the push-sum weight with which each node began that restarted without its state.
+    """Yield the push-sum weight with which each node began that returned from a crash without its state.
 
     Nodes that join late are left out: their weight of 1 belongs to the fleet.
     """
@@ -203,7 +203,7 @@ def _not_finite(rows: MemoryStore) -> list[tuple[NodeId | None, int]]:
 
 
 def _by_sender(rows: MemoryStore, kind: str) -> list[OddMessages]:
-    """Return the events about defective messages, grouped by sender and reason."""
+    """Return the events of the given kind, which are about defective messages, grouped by sender and reason."""
     found: defaultdict[tuple[int | None, FateReason], list[EventRow]] = defaultdict(list)
     for event in rows.events:
         if event.kind == kind:

@@ -22,9 +22,16 @@ from netdfl.scenario.model.schema import Scenario
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of a trial. `refused` is the reason why it could not start; `broke` is a traceback.
+    """The result of a trial.
 
-    `acted` counts its faults, and those that had an effect.
+    Attributes:
+        number: the trial's number.
+        cause: the cause of its failure; None if it did not fail.
+        features: the features of its run.
+        event_log_hash: the hash of its event log.
+        refused: the reason why it could not start; empty if it started.
+        broke: a traceback if netdfl itself broke.
+        acted: its drawn faults by kind, and those that had an effect.
     """
 
     number: int
@@ -37,7 +44,7 @@ class TrialResult:
 
     @property
     def is_of_old_form(self) -> bool:
-        """Whether the cause is in the form of netdfl 0.2.0, so that the trial must be repeated."""
+        """Whether the cause is stored in the form of netdfl 0.2.0, so that the trial must be run again."""
         cause = self.cause
         return cause is not None and ((is_stall(cause.key) and not cause.variant) or is_of_words(cause.key))
 

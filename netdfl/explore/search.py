@@ -22,7 +22,7 @@ from netdfl.scenario.model.explore import Rates
 from netdfl.scenario.model.schema import Scenario
 
 FRESH, NARROW = 0.25, 0.25
-"""The shares of trials that are drawn afresh, and that are drawn with faults close together."""
+"""The share of trials drawn afresh by the fault model, and the share drawn with faults close together."""
 SCHEDULES = 0.5
 """The share of fresh trials with a priority schedule."""
 MOST_LUCK = 1 << 31
@@ -32,7 +32,7 @@ MOST_SYMMETRIC = 64
 
 @dataclass
 class _CorpusEntry:
-    """A trial that reached new features, with the number of times it was mutated since."""
+    """A trial that reached new features, with the number of times it was chosen for mutation since."""
 
     trial: Trial
     features: frozenset[int]
@@ -67,7 +67,7 @@ class Search:
         return self._changed(number, rng)
 
     def learn(self, trial: Trial, features: frozenset[int]) -> None:
-        """Add the features of the run of `trial`; keep the trial if some are new."""
+        """Count the features of the run of `trial`; if some are new, store the trial, so that it may be mutated."""
         new = features - self._reached.keys()
         self._reached.update(features)
         if new and self.guided:
@@ -112,12 +112,19 @@ class Search:
         return Trial(number, possible(self.scenario, events), luck, parent.trial.number)
 
     def _energy(self, kept: _CorpusEntry) -> float:
-        """Return the weight for choosing a trial: the rarity of its rarest feature, divided by its mutations."""
+        """Return the weight with which a stored trial is chosen for mutation.
+
+        It is the rarity of its rarest feature, divided by one more than the number of its mutations so far.
+        """
         rarest = min((self._reached[each] for each in kept.features), default=1)
         return 1 / (rarest * (1 + kept.changes))
 
     def _change(self, events: list[Event], rng: Random) -> list[Event]:
-        """Mutate a trial: add, remove, move or replace a fault, add faults of another trial, or rename all."""
+        """Return the events of a trial after one mutation.
+
+        A fault is added, removed, moved or replaced; faults of another trial are added; all events are moved in time;
+        or all nodes are renamed.
+        """
         how = rng.random()
         faults = [event for event in events if not is_priority(event)]
         which = faults if faults and rng.random() < 0.7 else events
@@ -140,7 +147,7 @@ class Search:
         return [*events, *rng.sample(other, min(len(other), self.scenario.explore.faults - len(faults)))]
 
     def _drawn(self, beside: Sequence[Event], rng: Random) -> list[Event]:
-        """Draw a new fault, in half of the cases at the time or node of an existing one."""
+        """Draw a new fault; in half of the cases, move it to the time or nodes of one of the faults in `beside`."""
         drawn = draw_faults(self.course, self.rates, 1, rng, least=1)
         if beside and rng.random() < 0.5:
             return [aligned(event, rng.choice(beside), rng) for event in drawn]

@@ -30,16 +30,24 @@ from netdfl.scenario.model.schema import Scenario
 T = TypeVar("T")
 MOST_RUNS = 600
 MOST_SINGLE = 300
-"""Most single delays that are tried in place of a schedule."""
+"""The most delays of single messages that are tried in place of a priority schedule."""
 EXCHANGES = 120
-"""Number of faults that are tried in place of two."""
+"""The most faults that are drawn and tried, each as a replacement of two others."""
 _BY_LUCK = (Fate.dropped(LOSS).text, Fate.dropped(CORRUPT).text)
 _RANDOM = ("loss", "duplicate", "corrupt", "reorder")
 
 
 @dataclass
 class ShrunkScenario:
-    """The smallest scenario found, its run, and the number of runs it took."""
+    """The smallest scenario found.
+
+    Attributes:
+        scenario: the scenario.
+        plain: the same as plain values.
+        run: its run.
+        cause: the cause by which the run fails.
+        runs: the number of runs that shrinking took.
+    """
 
     scenario: Scenario
     plain: Plain
@@ -49,7 +57,7 @@ class ShrunkScenario:
 
 
 class RunBudgetSpent(Exception):
-    """The exception when shrinking has used all its runs."""
+    """The exception that ends shrinking when all its permitted runs are spent."""
 
 
 @dataclass

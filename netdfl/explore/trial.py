@@ -17,7 +17,15 @@ Event: TypeAlias = Json
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial with its number: drawn `fresh`, drawn `narrow` (faults close together), or a mutation of `parent`."""
+    """A trial: its number, its faults, and how it was drawn.
+
+    Attributes:
+        number: the place of the trial in the search.
+        events: the faults that it adds to the scenario.
+        luck: the seed for its links; None: the scenario's own.
+        parent: the number of the trial of which this one is a mutation; None: it was drawn.
+        narrow: whether its faults were drawn close together.
+    """
 
     number: int
     events: tuple[Event, ...] = ()
