@@ -14,18 +14,24 @@ BoundedFault: TypeAlias = Literal["loss", "crash", "pause", "cut", "delay"]
 """A kind of fault: a message lost, a node crashed or paused, a directed link down, a message late."""
 FAULTS: tuple[BoundedFault, ...] = get_args(BoundedFault)
 MESSAGES: Mapping[Kind, int | None] = dict.fromkeys((Kind.DATA, Kind.REQUEST, Kind.REPLY, Kind.ACK, Kind.NOTICE))
-"""The messages that are lost or late unless others are named: those whose number is bounded by the rounds."""
+"""The kinds of messages that may be lost or late by default, each up to its last round (None: any round).
+
+They are those whose number is limited by the number of rounds.
+"""
 UNBOUNDED = frozenset({Kind.HEARTBEAT, Kind.QUERY, Kind.STATUS, Kind.PROBE})
-"""Kinds of messages that are sent as long as a run lasts."""
+"""Kinds of messages that are sent for as long as a run lasts, so that their number has no limit."""
 _WORDS = {"loss": ("loss", "losses"), "crash": ("crash", "crashes"), "pause": ("pause", "pauses")}
 _PLURALS = _WORDS | {"cut": ("link down", "links down"), "delay": ("delay", "delays")}
 
 
 @dataclass(frozen=True)
 class FaultBound:
-    """A bound on faults: `most[kind]` of each kind; only `messages` may be lost or late, by kind and round.
+    """The bound of a proof.
 
-    With `orders`, what is due at one instant comes in every order.
+    Attributes:
+        most: for each kind of fault, the most faults of a schedule.
+        messages: the kinds of messages that may be lost or late, each up to its last such round (None: any round).
+        orders: whether things due at one instant are played in every order.
     """
 
     most: Mapping[BoundedFault, int]
@@ -51,7 +57,7 @@ class FaultBound:
 
 
 def read_bound(faults: str, messages: str = "") -> FaultBound:
-    """Parse `loss: 2, order: all`, and the kinds of messages: `data, ack, heartbeat: 3`. Raises InputError."""
+    """Parse the options `loss: 2, order: all` and `data, ack, heartbeat: 3` (kinds of messages). Raises InputError."""
     most: dict[BoundedFault, int] = {}
     orders = faults != (faults := re.sub(r"(^|,)\s*order\s*:\s*all\s*(?=,|$)", "", faults))
     for name, many in _pairs(faults, "--faults"):
@@ -76,12 +82,12 @@ def _messages(text: str) -> Mapping[Kind, int | None]:
 
 
 def names_in(text: str) -> list[str]:
-    """Return the names in an option's list, such as `stall, finish`."""
+    """Split an option's list, such as `stall, finish`, into its names."""
     return [name for name in (each.strip() for each in text.split(",")) if name]
 
 
 def _pairs(text: str, option: str) -> list[tuple[str, int | None]]:
-    """Return the names in an option's `text`, each with its number, if any."""
+    """Return the names in the `text` of an option, each with the number after it, such as `loss: 2`, if it has one."""
     found: list[tuple[str, int | None]] = []
     for part in names_in(text):
         read = re.fullmatch(r"(\w+)(?:\s*:\s*(\d+))?", part)

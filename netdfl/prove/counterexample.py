@@ -14,7 +14,7 @@ from netdfl.prove.player import with_changes
 from netdfl.prove.proof import ProofAnswer
 
 _SHORTER = ("number", "incarnation", "attempt", "step", "kind")
-"""Keys of an event that are left out, in this order, if the run is the same without them."""
+"""Keys of an event that are left out, tried in this order, as long as the run stays the same without them."""
 
 
 class Counterexample(NamedTuple):
@@ -48,7 +48,7 @@ def write_counterexample(answer: ProofAnswer) -> Counterexample:
 
 
 def _shorter(events: Sequence[Json], place: int) -> Iterator[list[Json]]:
-    """Yield the events with the event at `place` shortened, by one more of its keys each time."""
+    """Yield the events with the one at index `place` shortened, by one more of its keys each time."""
     event = dict(events[place])
     for key in _SHORTER:
         if key in event and ("drop" in event or "delay" in event):
@@ -57,7 +57,7 @@ def _shorter(events: Sequence[Json], place: int) -> Iterator[list[Json]]:
 
 
 def _sentence(run: ExploredRun, name: str, how: str) -> str:
-    """Return the diagnosis of a stall as text, if the run has one; else how the property was violated."""
+    """Return how the run violates the property `name`: a diagnosis of its stall, if it has one, else `how`."""
     cause = cause_of(run)
     told = cause is not None and is_stall(cause.key) and name != "push-sum weight kept"
     return cause.text if cause is not None and told else how

@@ -33,16 +33,18 @@ from netdfl.prove.properties import ProvenProperty, broken_by
 from netdfl.prove.symmetry import SymmetryGroup
 
 Counts: TypeAlias = tuple[int, ...]
-"""A number of faults of each kind of a bound."""
+"""A number for each kind of fault of a bound, in the bound's order; the last number is for orders."""
 CHUNK = 8
-"""Number of plays that a process is given at a time."""
+"""Number of plays that a process receives at a time."""
 
 
 class Prefix(NamedTuple):
-    """Some faults in order.
+    """The first faults of a schedule, in order.
 
-    `ways` counts the ways in which void faults, which change nothing, can stand among them, by their numbers. `alike`
-    are the points of the play without the last fault that lie at its instant.
+    Attributes:
+        faults: the faults, each of which has an effect.
+        alike: the fault points at the instant of the last fault, as they were in the play without it.
+        ways: in how many ways void faults (without effect) can stand among them, by the numbers of these faults.
     """
 
     faults: tuple[FaultPoint, ...] = ()
@@ -51,9 +53,12 @@ class Prefix(NamedTuple):
 
 
 class PlayedPrefix(NamedTuple):
-    """The outcome of playing a prefix: the violated property and how, or else the points where faults may follow.
+    """The outcome of playing a prefix.
 
-    `refused` says that its faults contradict each other, as two crashes of one node at one time do.
+    Attributes:
+        broken: the name of the property that it violates, and how; None: it violates none.
+        points: the points at which a further fault can act, if it violates none.
+        refused: whether its faults contradict each other, as two crashes of one node at one time do.
     """
 
     broken: tuple[str, str] | None = None
@@ -72,7 +77,7 @@ class PrefixPlayer:
     seen: Callable[[Play], None] | None = None
 
     def play(self, prefix: Prefix, *, last: bool) -> PlayedPrefix:
-        """Play a prefix. With `last`, no points for further faults are computed."""
+        """Play the faults of a prefix. With `last`, no points for further faults are computed."""
         try:
             play = self.player.play([fault.event for fault in prefix.faults])
         except InputError:
@@ -90,7 +95,10 @@ class PrefixPlayer:
 
 
 def follow(prefix: Prefix, points: Sequence[FaultPoint]) -> Iterator[FaultPoint]:
-    """Yield the points for a further fault: those after the last fault, and new ones at its instant."""
+    """Yield the points at which a further fault may act.
+
+    They are those after the last fault of the prefix, and those at its instant that the play without that fault lacked.
+    """
     last = prefix.faults[-1] if prefix.faults else None
     for point in points:
         if last is None or point > last or (point.at_ns == last.at_ns and not _is_known(point, prefix)):
@@ -104,7 +112,14 @@ def _is_known(point: FaultPoint, prefix: Prefix) -> bool:
 
 @dataclass(frozen=True)
 class AnsweredPart:
-    """The part of a proof that is answered: the first `done` prefixes with `depth` faults, and their schedules."""
+    """The part of a proof that is answered already.
+
+    Attributes:
+        depth: the number of faults of its prefixes.
+        done: how many of these prefixes, from the first on, are answered.
+        schedules: the number of schedules that they answer.
+        refused: how many of the schedules were refused, as their faults contradict each other.
+    """
 
     depth: int
     done: int
@@ -116,9 +131,15 @@ class AnsweredPart:
 class ProofProgress:
     """The progress of an enumeration.
 
-    `schedules` have been answered, `played` plays made for it, of `levels[k]` prefixes with k faults `done[k]`.
-    `broken` is the first prefix that breaks a property, with that property and how. `stopped` says why it ended early.
-    `inner` are the schedules that were answered, and refused, by the levels before the last one.
+    Attributes:
+        schedules: the number of schedules that are answered.
+        played: the number of plays made for them.
+        refused: the number of schedules whose faults contradict each other.
+        levels: the number of prefixes with 0, 1, ... faults.
+        done: how many prefixes of each level are answered.
+        broken: the first prefix that violates a property, the property, and how it is violated; None: none so far.
+        stopped: why the enumeration ended early; empty if it did not.
+        inner: the numbers of answered and of refused schedules in all levels but the last.
     """
 
     schedules: int = 0
@@ -143,7 +164,11 @@ Show: TypeAlias = Callable[[ProofProgress], None]
 
 @dataclass
 class Enumeration:
-    """An enumeration of the schedules within `bound`; `void` and `symmetries` switch its reductions on."""
+    """An enumeration of the schedules within `bound`.
+
+    `void` and `symmetries` switch its reductions on. `most` is the number of schedules after which it stops, `jobs` the
+    number of processes. `answered` is the part that an earlier, interrupted enumeration answered.
+    """
 
     bound: FaultBound
     prefix_player: PrefixPlayer
@@ -183,7 +208,7 @@ class Enumeration:
         return progress
 
     def _is_last(self, depth: int) -> bool:
-        """Return whether nothing can be added to schedules of so many faults; orders can, until none is left."""
+        """Return whether nothing can be added to `depth` faults: the bound has no more, and orders are not tried."""
         return depth == self.bound.faults and self.prefix_player.orders is None
 
     def _play(
@@ -234,7 +259,10 @@ class Enumeration:
         progress.schedules += sum(ways.values()) * self.symmetries.stands_for(prefix.faults)
 
     def _children(self, prefix: Prefix, played: PlayedPrefix) -> Iterator[Prefix]:
-        """Yield the prefixes with one more fault, each with the void faults that may precede it."""
+        """Yield the prefixes that have one more fault with an effect.
+
+        Each also counts the ways in which void faults, which change nothing, can stand before that fault.
+        """
         ways = prefix.ways
         for point in self._allowed(prefix, played.points):
             if self._is_void(point):
@@ -251,7 +279,7 @@ class Enumeration:
                 yield Prefix(faults, alike, left)
 
     def _is_repeated(self, faults: tuple[FaultPoint, ...]) -> bool:
-        """Return whether a set of faults came before, by another way."""
+        """Return whether this set of faults was reached before, by adding the same faults in another order."""
         known = faults in self._ordered
         self._ordered.add(faults)
         return known
@@ -264,7 +292,7 @@ class Enumeration:
         return (point for point in points if point.kind not in full)
 
     def _with_one(self, ways: Mapping[Counts, int], prefix: Prefix, point: FaultPoint) -> Mapping[Counts, int]:
-        """Return the ways with zero or one more void fault at a point."""
+        """Return the counts of `ways` after void faults may also stand at `point`: as many as before, or one more."""
         found, place = dict(ways), [*self.bound.most, "order"].index(point.kind)
         for counts, many in ways.items():
             more = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
@@ -277,7 +305,7 @@ class Enumeration:
         return all(_num(faults, kind) + void <= many for (kind, many), void in zip(most, counts, strict=True))
 
     def _refuse_many(self, points: Sequence[FaultPoint]) -> None:
-        """Raise InputError if the run without faults already leads to too many schedules."""
+        """Raise InputError if the run without faults alone shows that there are too many schedules."""
         num = {kind: sum(point.kind == kind for point in points) for kind in self.bound.most}
         ranges = (range(most + 1) for most in self.bound.most.values())
         total = sum(prod(comb(num[kind], k) for kind, k in zip(num, ks, strict=True)) for ks in product(*ranges))

@@ -35,7 +35,7 @@ class ProofJournal:
             self.answered = None
 
     def keep(self, answered: AnsweredPart | None) -> None:
-        """Store the part that is answered; remove the file if that is None, as there is nothing left to continue."""
+        """Store the answered part of the proof; with None, nothing is left to continue, and the file is removed."""
         if answered is None:
             self._file.unlink(missing_ok=True)
             return
@@ -45,7 +45,7 @@ class ProofJournal:
 
 
 def _key(proof: ScenarioProof) -> str:
-    """Return a hash of everything that determines a proof's schedules and their order."""
+    """Return a hash of everything on which the schedules of a proof and their order depend."""
     file = proof.scenario.file
     texts = [] if file is None else [path.read_bytes() for path in files_beside(file) if path.is_file()]
     said = {

@@ -1,11 +1,11 @@
-"""The orders of what is due at one instant, as points of a play: which thing comes first is an accident as a fault is.
+"""The orders of things that are due at one instant: a proof tries them as it tries faults.
 
-What is due at different nodes commutes: whichever comes first, each node meets its own things in the same order. So
-the orders of each node are chosen apart. Whether two things commute is decided by their nodes alone. So exactly one is
-left of all orders that differ in nothing else, and these are the orders that sleep sets leave.
+Things at different nodes commute: whichever comes first, each node meets its own things in the same order. So the
+orders of each node are chosen separately. Whether two things commute is decided by their nodes alone. So, of all orders
+that differ only in how things at different nodes interleave, exactly one is played, as with sleep sets.
 
 Things at different nodes don't commute where nodes share a limited uplink, downlink or core link, nor at an instant at
-which the supervisor answered what it was told. There, all orders of the instant are chosen.
+which the supervisor answered a report. There, all orders of the instant are chosen.
 """
 
 from __future__ import annotations
@@ -24,17 +24,23 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.simulated.instants import DueInstant
 
 MOST_AT_ONCE = 7
-"""No more things of one instant are put in every order: there are 5,040 of so many."""
+"""The most things of one instant that are put in every order: so many have 5,040 orders."""
 
 
 @dataclass(frozen=True)
 class OrderFinder:
-    """A finder of the orders that a play could have had. With `commuting`, only orders of each node count."""
+    """A finder of the orders in which things of one instant could have happened in a play.
+
+    With `commuting`, things at different nodes count as independent, so that only the orders of each node are found.
+    """
 
     commuting: bool = True
 
     def points(self, play: Play) -> Iterator[FaultPoint]:
-        """Yield each other order of things that don't commute. Raises InputError where these are very many."""
+        """Yield, for each instant, the orders other than the usual one of things that don't commute.
+
+        Raises InputError where these are very many.
+        """
         for instant in play.instants:
             for nodes, usual in self._groups(instant):
                 for order in _orders(instant.at_ns, usual):
@@ -42,7 +48,10 @@ class OrderFinder:
                     yield FaultPoint(instant.at_ns, ORDERS_BETWEEN, "order", nodes, order, event)
 
     def _groups(self, instant: DueInstant) -> Iterator[tuple[tuple[NodeId, ...], Sequence[str]]]:
-        """Yield the names of things that don't commute with each other, with their node, or none for all nodes."""
+        """Yield groups of things of an instant that don't commute with each other, by their names.
+
+        Each group comes with its node; a group of things at all nodes comes with none.
+        """
         if not self.commuting or instant.answered:
             yield (), [name for name, _ in instant.things]
             return
@@ -53,7 +62,7 @@ class OrderFinder:
 
 
 def _orders(at_ns: int, usual: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    """Return all orders of things but the usual one; messages of one link stay in the order of sending."""
+    """Return all orders of things but the `usual` one, for one instant. Raises InputError for too many things."""
     if len(usual) < 2:
         return ()
     if len(usual) > MOST_AT_ONCE:
@@ -65,20 +74,20 @@ def _orders(at_ns: int, usual: Sequence[str]) -> Iterable[tuple[str, ...]]:
 
 
 def may_follow(point: FaultPoint, faults: Iterable[FaultPoint]) -> bool:
-    """Return whether the order `point` can be chosen beside `faults`, which have no order of the same things."""
+    """Return whether the order `point` can be added to `faults`: they have no order of the same things yet."""
     same = [each for each in faults if each.kind == "order" and each.at_ns == point.at_ns]
     return all(each.nodes and each.nodes != point.nodes for each in same)
 
 
 def beside(point: FaultPoint, faults: Sequence[FaultPoint]) -> tuple[FaultPoint, ...]:
-    """Return `faults` with `point`; an order of a whole instant replaces the orders of its nodes."""
+    """Return `faults` with `point` added; an order of a whole instant replaces the orders of single nodes at it."""
     if point.kind == "order" and not point.nodes:
         faults = [each for each in faults if each.kind != "order" or each.at_ns != point.at_ns]
     return (*faults, point)
 
 
 def count_orders(points: Iterable[FaultPoint]) -> int:
-    """Return the number of combinations of orders, the usual ones included."""
+    """Return the number of ways to choose an order for each instant, including the usual orders."""
     total, orders = 1, [point for point in points if point.kind == "order"]
     for _, same in groupby(orders, key=lambda point: (point.at_ns, point.nodes)):
         total *= 1 + len(list(same))

@@ -1,6 +1,6 @@
 """The playing of one schedule: the fleet under faults, until nothing more can happen.
 
-No diagnosis ends a play, so that a stall is a stall because nothing moves, and not because it was called one.
+No diagnosis of a stall ends a play: it ends only when nothing moves any more.
 """
 
 from __future__ import annotations
@@ -27,16 +27,20 @@ from netdfl.worlds.simulated.instants import DueInstant
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 TIMES = 10
-"""A fleet in which nothing moves is played on for so many times its longest deadline."""
+"""A fleet in which nothing moves is played on for this many times its longest deadline."""
 
 
 @dataclass(frozen=True)
 class FleetEnd:
     """The state of the fleet at the end of a play.
 
-    `left` nodes live and have not finished; `idle` ones of these have nothing left to do, as their server has finished.
-    `away` nodes crashed and stay away. `weight` is the push-sum weight that nodes hold, that is under way, and that is
-    unacknowledged; None in methods without weights. Nothing had moved since `moved_ns`.
+    Attributes:
+        left: the nodes that live and have not finished.
+        idle: those of them that have nothing left to do, as their server has finished.
+        died: the nodes whose process ended by an error.
+        away: the nodes that crashed and stay away.
+        weight: the push-sum weight in nodes, in messages under way and in unacknowledged ones; None without weights.
+        moved_ns: the time since which nothing moved.
     """
 
     left: frozenset[NodeId] = frozenset()
@@ -49,9 +53,13 @@ class FleetEnd:
 
 @dataclass(frozen=True)
 class Play:
-    """The play of one schedule: the run with its record, the fleet's final state, and what was due at one instant.
+    """The play of one schedule.
 
-    `instants` are known only of scenarios in which what is due at one instant happens one by one.
+    Attributes:
+        events: the scenario events that were added: the faults, and orders of equal instants.
+        run: the run with its record.
+        end: the state of the fleet at the end.
+        instants: the things that were due at each instant, in scenarios in which these happen one by one; else empty.
     """
 
     events: tuple[Json, ...]
@@ -61,9 +69,10 @@ class Play:
 
 
 class PatientWatch(ExactWatch):
-    """A stall watch that ends a run when nothing can happen, or nothing moved for `quiet_ns` after `past_ns`.
+    """A stall watch that ends a run when nothing more can happen.
 
-    With `acts`, stalls are skipped or their messages sent again as the scenario says.
+    It also ends one in which nothing has moved for `quiet_ns` and `past_ns` is over. With `acts`, stalls are skipped or
+    their messages sent again as the scenario says.
     """
 
     past_ns = quiet_ns = moved_ns = 0
@@ -149,7 +158,7 @@ class PatientWatch(ExactWatch):
         return float(len(absent) + sum(held) + sum(at_crash)) + weight_in(message.payload for message in untaken)
 
     def _open(self, away: Collection[NodeId]) -> Sequence[Message]:
-        """Return the messages under way, and those that their senders keep, as no receiver is known to have taken them.
+        """Return the data messages under way, and those that senders keep because no receiver is known to have them.
 
         A node that stays away keeps them with its state.
         """
@@ -188,7 +197,7 @@ class Player(Executor):
         self._world: SimulatedWorld | None = None
 
     def play(self, changes: Sequence[Json] = ()) -> Play:
-        """Play the scenario with additional events and orders of equal instants."""
+        """Play the scenario with `changes`: additional events, and orders of things due at one instant."""
         self._watched = self._world = None
         run = self.run(with_changes(self.scenario, changes))
         ordered = None if self._world is None else self._world.ordered
@@ -231,7 +240,7 @@ class Player(Executor):
 
 
 def with_changes(scenario: Scenario, changes: Sequence[Json]) -> Scenario:
-    """Return a scenario with further events, and in its world orders of equal instants, `{at: 1s, order: [...]}`."""
+    """Return a scenario with further events; orders of equal instants, `{at: 1s, order: [...]}`, go into its world."""
     events = [dict(each) for each in changes if "order" not in each]
     scenario = scenario.model_copy(update={"events": [*scenario.events, *events]})
     orders: dict[str, list[str]] = {}

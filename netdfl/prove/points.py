@@ -24,11 +24,16 @@ NODES_FIRST, ORDERS_BETWEEN, MESSAGES_THEN = range(3)
 
 @dataclass(frozen=True, order=True)
 class FaultPoint:
-    """One fault that can act from `at_ns` on, with the scenario event that causes it; or an order of equal instants.
+    """One fault that can act from `at_ns` on, or another order of things due at that instant.
 
-    Points are in order of time; at one instant those of nodes and links come first, those of messages last. `nodes` and
-    `rest` tell it from others of its instant, `nodes` by the names that a symmetry exchanges. `void`: in this play the
-    fault changes nothing that a property depends on.
+    Attributes:
+        at_ns: the time of the point.
+        rank: its place at one instant: faults of nodes and links come first, those of messages last.
+        kind: the kind of fault, or `order`.
+        nodes: the nodes that it concerns, which a symmetry exchanges.
+        rest: the other values that tell it from points of the same instant.
+        event: the scenario event that causes it.
+        void: whether, in this play, it changes nothing that a property depends on.
     """
 
     at_ns: int
@@ -43,7 +48,8 @@ class FaultPoint:
 def sent_in(play: Play, *, copied: bool) -> list[tuple[MessageRow, int]]:
     """Return the messages of a play in order of sending, each numbered among messages of the same name.
 
-    `copied`: links duplicate messages, so that copies are left out.
+    Messages have the same name if all their identifying values are equal. `copied`: links duplicate messages, and the
+    copies are left out.
     """
     rows = sorted(play.run.rows.messages, key=lambda m: (m.sent_ns, m.src, m.dst, m.kind, m.round, m.step, m.attempt))
     numbers: Counter[tuple[object, ...]] = Counter()
@@ -62,9 +68,15 @@ def sent_in(play: Play, *, copied: bool) -> list[tuple[MessageRow, int]]:
 class PointFinder:
     """A finder of the points at which faults can act in plays within `bound`.
 
-    `crashes` are the keys of the crashes that the scenario can have, `copied` says that links duplicate messages.
-    `drops_late`: a late message changes nothing, nor is its arrival an instant that matters. `unweighed`: fates at the
-    end that no property asks for. With `reads_rows`, a property reads the record itself, so that no fault is void.
+    Attributes:
+        bound: the bound.
+        round_ns: the length of a round.
+        rounds: the number of rounds.
+        crashes: the forms of a crash that the scenario can have, as keys of an event.
+        copied: whether links duplicate messages.
+        drops_late: whether a message that comes late changes nothing.
+        unweighed: fates at the end of the run that no property depends on.
+        reads_rows: whether a property reads the record itself, so that no fault is void.
     """
 
     bound: FaultBound
@@ -101,7 +113,7 @@ class PointFinder:
         return FaultPoint(row.sent_ns, MESSAGES_THEN, "loss", row[:2], _rest(row, number), event, self._is_void(row))
 
     def _is_void(self, row: MessageRow) -> bool:
-        """Return whether the loss of a message changes nothing, as it never came or was not needed any more."""
+        """Return whether the loss of this message changes nothing, as it never arrived or was no longer needed."""
         if self.reads_rows:
             return False
         came_late = row.fate == Fate.LATE.text and self.drops_late
@@ -126,7 +138,7 @@ class PointFinder:
     # nodes and links
 
     def _of_nodes(self, kind: BoundedFault, rows: Sequence[MessageRow]) -> Iterator[FaultPoint]:
-        """Yield a fault before each instant at which a node sends or receives, and one after the last."""
+        """Yield a crash or pause (`kind`) of each node: before each instant at which it sends or receives, and last."""
         instants: dict[NodeId, set[int]] = {}
         for row in rows:
             instants.setdefault(row.src, set()).add(row.sent_ns)
@@ -140,7 +152,7 @@ class PointFinder:
                     yield FaultPoint(at_ns, NODES_FIRST, kind, (node,), (number,), event)
 
     def _cuts(self, rows: Sequence[MessageRow]) -> Iterator[FaultPoint]:
-        """Yield outages of each link: for each round in which it carries a message, and from that round on."""
+        """Yield outages of each link: for each round in which it carries a message, one of that round, one for good."""
         first: dict[tuple[Edge, int], int] = {}
         for row in rows:
             place = ((row.src, row.dst), row.round)
@@ -172,7 +184,10 @@ def _when(row: MessageRow) -> Json:
 
 
 def _name(row: MessageRow, number: int) -> Json:
-    """Return event keys that identify a message among all others of its link and round."""
+    """Return event keys that identify the message `row` among all others of its link and round.
+
+    `number` is its place among messages that agree in all these keys.
+    """
     names = {"step": row.step, "attempt": row.attempt, "incarnation": row.epoch, "number": number}
     return {"kind": row.kind.value, **names}
 

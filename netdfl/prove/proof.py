@@ -32,7 +32,7 @@ REDUCTIONS = ("void", "symmetry", "commuting")
 
 @dataclass(frozen=True)
 class ProofAnswer:
-    """The answer of a proof. All schedules keep all properties if `progress` has no violation and was not stopped.
+    """The answer of a proof. Every schedule keeps every property if `progress` has no violation and was not stopped.
 
     Attributes:
         scenario: the scenario that the proof is about.
@@ -59,7 +59,7 @@ class ProofAnswer:
         return () if self.progress.broken is None else self.progress.broken[0]
 
     def __str__(self) -> str:
-        """Return the answer as sentences, without those about the counterexample."""
+        """Return the answer as sentences; the counterexample is described elsewhere."""
         progress, seed = self.progress, f"seed {self.scenario.seed}, these times"
         if self.survives:
             first = f"survives all {progress.schedules:,} schedules (bound: {self.bound}; {seed})"
@@ -70,7 +70,7 @@ class ProofAnswer:
         return "\n".join([first, *self._more()])
 
     def _so_far(self) -> str:
-        """Return a text on how much was answered, by number of faults."""
+        """Return a text on how many schedules and plays were answered, by number of faults."""
         levels = zip(self.progress.levels, self.progress.done, strict=True)
         told = [f"{done:,} of {all_of:,} with {k}" for k, (all_of, done) in enumerate(levels)]
         many = self.progress.schedules
@@ -170,11 +170,14 @@ class ScenarioProof:
         return any(message.arrived_ns == message.sent_ns for message in play.run.rows.messages)
 
     def _drops_late(self) -> bool:
-        """Return whether a message that arrives late changes nothing, as no node answers it or mixes it."""
+        """Return whether a message that arrives late changes nothing, as no node answers it or mixes its model."""
         return not _uses_late(self.scenario) and not any(self.bound.most.get(kind) for kind in ("crash", "pause"))
 
     def _ways(self) -> list[Json]:
-        """Return the ways in which a node can crash: for good, or with a return one round later, state kept or lost."""
+        """Return the forms of a crash that the scenario can have, as keys of an event.
+
+        A node crashes for good, or returns one round later with its state, or without it.
+        """
         back = {"restart_after": exact_time(self.round_ns)}
         ways: list[Json] = [{}, back, {**back, "state": "lost"}]
         return [way for way in ways if not self._problems({"at": "1ns", "crash": 0, **way})]
@@ -196,7 +199,7 @@ class ScenarioProof:
 
 
 def told_changes(faults: Sequence[FaultPoint]) -> str:
-    """Return a text with the number of faults and of other orders: `1 fault and another order at 2 instants`."""
+    """Return the number of faults and of reordered instants as text: `1 fault and another order at 2 instants`."""
     orders = len({fault.at_ns for fault in faults if fault.kind == "order"})
     many = sum(fault.kind != "order" for fault in faults)
     told = f"{many} fault{'s' * (many != 1)}"
@@ -213,7 +216,7 @@ def one_by_one(scenario: Scenario) -> Scenario:
 
 
 def _uses_late(scenario: Scenario) -> bool:
-    """Return whether late messages are answered or mixed."""
+    """Return whether nodes answer messages that come late, or mix their models."""
     return scenario.delivery.kind != "plain" or is_push(scenario) or bool(scenario.wait.stale)
 
 

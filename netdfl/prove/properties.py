@@ -16,10 +16,10 @@ from netdfl.scenario.build import is_push
 from netdfl.scenario.model.schema import Scenario
 
 TOLERANCE = 1e-9
-"""The share of the push-sum weight that rounding may take away or add."""
+"""How far the total push-sum weight may be off by rounding, as a share of the whole."""
 
 Broken: TypeAlias = Callable[[Play], str]
-"""A function that returns a text on how a play breaks a property; empty if the play keeps it."""
+"""A function that returns how a play violates a property, as text; empty if it does not."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def choose_properties(
 
 
 def _no_property(scenario: Scenario, name: str) -> str:
-    """Return the reason why `name` is not a property of `scenario`."""
+    """Return the error message for a `name` that is not a property of `scenario`."""
     if name in ("weight", "counted") and not is_push(scenario):
         return f"--properties: {name} is a property of push-sum, and {scenario.algorithm.kind} has no weights"
     if name == "counted":

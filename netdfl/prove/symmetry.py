@@ -16,7 +16,7 @@ from netdfl.scenario.model.schema import Scenario
 
 Exchange: TypeAlias = Mapping[NodeId, NodeId]
 MOST_NODES = 8
-"""The most nodes of a fleet whose symmetries are sought, as a larger fleet may have very many."""
+"""The largest fleet whose symmetries are sought; a larger one may have very many."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,10 @@ class SymmetryGroup:
     exchanges: Sequence[Exchange] = ()
 
     def stands_for(self, faults: Sequence[FaultPoint]) -> int:
-        """Return how many equivalent schedules these faults represent; 0 if an equivalent schedule represents them."""
+        """Return how many equivalent schedules the schedule with these faults represents, itself included.
+
+        Of equivalent schedules, one represents all; for the others, the result is 0.
+        """
         own, images = tuple(sorted(faults)), set[tuple[FaultPoint, ...]]()
         for exchange in self.exchanges:
             image = tuple(sorted(exchanged(each, exchange) for each in faults))
