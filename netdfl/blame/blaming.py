@@ -66,9 +66,9 @@ class Blame:
     set_runs: int = 0
 
     def gain(self, outcome: PlayOutcome | None) -> float | None:
-        """Return by how much an outcome is better than the run, in units of the target; None if it misses the target.
+        """Return by how much the `outcome` of a play is better than the run itself, in units of the target.
 
-        If the run itself missed the target, the time of its end counts as its cost.
+        None if the play misses the target. If the run itself missed it, the time of the run's end counts as its cost.
         """
         before = self.target.cost(self.base)
         after = None if outcome is None else self.target.cost(outcome)
@@ -88,7 +88,7 @@ class Blame:
 
     @property
     def _first(self) -> bool:
-        """Whether the run itself missed the target, so that any run that reaches it is better."""
+        """Whether the run itself missed the target, so that any play that reaches it is better."""
         return self.target.cost(self.base) is None
 
     @property
@@ -101,7 +101,7 @@ class Blame:
         return sorted(self.rows, key=lambda row: inf if (gain := self.gain(row.outcome)) is None else -gain)
 
     def alone(self, candidate: Candidate) -> float | None:
-        """Return the gain of the run without this candidate alone.
+        """Return the gain when this candidate alone is taken out.
 
         None means that the candidate has no row, or that the run without it misses the target.
         """
@@ -156,7 +156,7 @@ class _SetSearch:
         self.best: Sequence[Candidate] = blame.candidates
 
     def begin(self) -> Sequence[Candidate]:
-        """Return the candidates with the largest gains: as many of them, of 1, 2, 4 and so on, as explain the gap."""
+        """Return the 1, 2, 4, ... candidates with the largest gains: the fewest that explain the gap, else all."""
         ordered = _by_gain(self._blame)
         return next((few for few in _doubled(ordered) if self.holds(few)), ordered)
 
@@ -189,7 +189,7 @@ def _doubled(ordered: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
 
 
 def _by_gain(blame: Blame) -> Sequence[Candidate]:
-    """Return all candidates: those with a row by gain, then the others."""
+    """Return all candidates: first those that were taken out alone, the largest gain first, then the others."""
     first = [row.candidate for row in blame.ordered()]
     tabled: Collection[Candidate] = set(first)
     return [*first, *(each for each in blame.candidates if each not in tabled)]

@@ -1,4 +1,7 @@
-"""`netdfl blame`: play a run without each candidate, print the table and the set, and write the scenario without it."""
+"""The command `netdfl blame`: runs a scenario without each possible cause of delay, and prints which ones explain it.
+
+It also writes the scenario without the causes that it found.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,15 @@ from netdfl.scenario.loading.resolved import plain_to_yaml
 DONE, INTERRUPTED = 0, 130
 FILE = "without.yaml"
 SLOW_S = 1.0
-"""Seconds of a run from which on the command says how long runs take."""
+"""The command prints how long a run takes if that is at least this many seconds."""
 
 
 def blame(asked: RunBlame, folder: Path, console: Console) -> int:
-    """Say what is played, play it, print what it came to, and write the scenario without the set; return the code."""
+    """Carry out the command for the run `asked`; write a scenario into `folder`, and return the exit code.
+
+    It prints the table of possible causes, and the set of causes that explains the delay. The scenario is the run's,
+    without that set.
+    """
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -57,7 +64,7 @@ def blame(asked: RunBlame, folder: Path, console: Console) -> int:
 
 
 def beforehand(asked: RunBlame) -> Iterator[str]:
-    """Yield what is played, and of what, before it is."""
+    """Yield lines to print before the runs are made: the cost of the run `asked`, and how many runs are to come."""
     found, target = asked.blame, asked.blame.target
     cost = target.cost(found.base)
     took = f"not by the end of the run, {found.base.end_ns / 1e9:g} s" if cost is None else target.told(cost)
@@ -76,7 +83,7 @@ def beforehand(asked: RunBlame) -> Iterator[str]:
 
 
 def _kept(asked: RunBlame, show: Show) -> str:
-    """Keep the blame for the run's page; return what to say about it."""
+    """Store the results in the directory of the run `asked`, for its page; return a sentence about it."""
     try:
         keep_blame(asked, show)
     except NetdflError as error:  # the table is worth more than its page
@@ -85,7 +92,7 @@ def _kept(asked: RunBlame, show: Show) -> str:
 
 
 def _write(asked: RunBlame, found: Blame, folder: Path) -> Path:
-    """Write the scenario without the set."""
+    """Write a copy of the scenario without the set of causes in `found`; return its path."""
     scenario = asked.player.scenario
     without = asked.player.variants.without(found.found or ())
     plain = short_plain(scenario)

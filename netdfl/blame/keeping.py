@@ -1,7 +1,7 @@
-"""The blame kept in the run's directory for its page, with both runs' lanes for the first rows of the table.
+"""The results of blame, stored in the run's directory for its page.
 
-Each of these rows is played once more, for a table needs no records. Where two runs part is what `netdfl diff` says of
-their records, which lie in a folder that is gone afterwards.
+For the first rows of the table, the page also shows from where on the run and the run without that row's cause differ.
+So these runs are made once more, as a table needs no records. Their records lie in a temporary folder.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ from netdfl.scenario.loading.resolved import plain_to_yaml, to_plain
 
 
 def page_runs(asked: RunBlame) -> int:
-    """Return how many runs are made for the page at most: the run itself, and that without each of a few candidates."""
+    """Return the most runs that are made for the page: the run itself, and one without each of a few candidates."""
     few = min(MOST_SHOWN, len(asked.likely))
     return few + bool(few)
 
 
 def keep_blame(asked: RunBlame, show: Show = lambda what, done, of: None) -> Path:
-    """Play the first rows of the table again, and write `blame.json` into the run's directory; return its path.
+    """Store the results for the run `asked` as `blame.json` in its directory; return the file's path.
+
+    The first rows of the table are played again for it.
 
     Raises:
         InputError: a play took too long this time, or its record could not be read again.
@@ -75,7 +77,7 @@ def keep_blame(asked: RunBlame, show: Show = lambda what, done, of: None) -> Pat
 
 
 def _shown(asked: RunBlame, show: Show) -> Iterator[PartingForm]:
-    """Yield where the run parts from that without a candidate, for the first rows that could be played."""
+    """Yield, for the first rows that could be played, where the run and the run without the candidate diverge."""
     rows = [(place, row) for place, row in enumerate(asked.blame.ordered()) if row.outcome is not None][:MOST_SHOWN]
     if not rows:
         return
@@ -107,7 +109,7 @@ def _parting(asked: RunBlame, row: BlameRow, first: tuple[ExploredRun, Run], whe
 
 
 def _stuck(run: ExploredRun) -> dict[NodeId, float]:
-    """Return the nodes in stalls that had no end, with the seconds at which these began."""
+    """Return the nodes in stalls that did not end, with the time in seconds at which their stall began."""
     found: dict[NodeId, float] = {}
     for stall in run.stalls:
         if not stall.over and not stall.suspected:
@@ -117,7 +119,7 @@ def _stuck(run: ExploredRun) -> dict[NodeId, float]:
 
 
 def _written(run: ExploredRun, where: Path) -> Run:
-    """Write the record of a play as the directory of a run, and open it."""
+    """Write the record of a run that is in memory to the new directory `where`, and open it."""
     directory = RunDirectory.create(where.parent, "play", run.scenario.seed, out=where)
     directory.write("scenario.yaml", plain_to_yaml(to_plain(run.scenario)))
     directory.write_events([event.to_json() for event in compile_schedule(run.scenario)])

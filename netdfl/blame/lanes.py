@@ -1,4 +1,7 @@
-"""Lanes of a play: what some nodes did from a moment on, and the messages between them, within a bound."""
+"""Lanes for a picture of a run: what some nodes did from a moment on, and the messages between them.
+
+At most a fixed number of bars and messages is kept.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +49,15 @@ class _Arrow(NamedTuple):
 def lanes_of(
     run: Run, at_s: float, end_s: float, nodes: Sequence[NodeId], stuck: Mapping[NodeId, float], most: int = MOST_ITEMS
 ) -> LanesForm:
-    """Return the lanes of `nodes` from `at_s` on, of at most `most` bars and messages.
+    """Return what `nodes` did from `at_s` on, as at most `most` bars and messages of a picture.
 
-    `stuck` has the nodes that still waited at the end of the run, each with the seconds since when.
+    Args:
+        run: the run.
+        at_s: where the lanes begin, in seconds of the run.
+        end_s: the end of the run.
+        nodes: the nodes that get a lane.
+        stuck: the nodes that still waited at the end of the run, with the seconds since which their stall lasted.
+        most: the most bars and messages together.
     """
     bars = [*_rounds(run, at_s, nodes), *_waits(run, at_s, nodes)]
     bars += [*_stuck(bars, stuck, end_s, nodes), *_outages(run, at_s, end_s, nodes)]
@@ -109,7 +118,10 @@ def _waits(run: Run, at_s: float, nodes: Sequence[NodeId]) -> Iterator[_Bar]:
 def _stuck(
     bars: Sequence[_Bar], stuck: Mapping[NodeId, float], end_s: float, nodes: Collection[NodeId]
 ) -> Iterator[_Bar]:
-    """Yield the waits that had no end: each since its stall began, or since the node last did something."""
+    """Yield a bar for each wait that had no end.
+
+    It begins with the stall, or where the node's last other bar ends, if that is later.
+    """
     for node, began in stuck.items():
         since = max([began, *(bar.until for bar in bars if bar.node == node)])
         if node in nodes and since < end_s:

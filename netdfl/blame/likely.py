@@ -12,7 +12,7 @@ from netdfl.record.base import WaitEnd, WaitRecord
 
 
 def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Candidate]:
-    """Return the candidates: events, bottlenecks and deadlines first, then the others by time on the critical path."""
+    """Sort the candidates: events, bottlenecks and deadlines first, then the others by time on the critical path."""
     times = _times(rows)
 
     def time_of(candidate: Candidate) -> float:
@@ -40,9 +40,10 @@ def _times(rows: MemoryStore) -> dict[tuple[NodeId, ...], float]:
 
 
 def _path(rows: MemoryStore) -> Iterator[tuple[NodeId, int, WaitRecord | None, MessageRow | None]]:
-    """Yield the critical path, from the last wait back: a node, the ns it was busy, the wait before, and a message.
+    """Yield the parts of the critical path, from the end of the last wait back to the start.
 
-    The message is the one that ended the wait; it is None if a deadline did. The earliest part has no wait before it.
+    Each part has the node, the time in ns that it was busy, the wait before that, and the message that ended the wait.
+    The message is None if a deadline ended the wait; the earliest part has no wait.
     """
     waits: dict[NodeId, list[WaitRecord]] = defaultdict(list)
     for each in sorted(rows.waits, key=lambda each: each.until_ns):
@@ -62,7 +63,7 @@ def _path(rows: MemoryStore) -> Iterator[tuple[NodeId, int, WaitRecord | None, M
 
 
 def _last(waits: list[WaitRecord], at_ns: int) -> WaitRecord | None:
-    """Return the last wait that ended by `at_ns`; remove it and all later ones from `waits`, so that the walk ends."""
+    """Return the last wait that ended by `at_ns`; remove it and later ones from `waits`, so that the path is finite."""
     while waits:
         wait = waits.pop()
         if wait.until_ns <= at_ns:

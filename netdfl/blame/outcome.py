@@ -11,7 +11,7 @@ from netdfl.explore.execute import ExploredRun
 
 
 class FigureAt(NamedTuple):
-    """The value of a figure of the fleet, such as the accuracy, after a round, evaluated at `at_ns` nanoseconds."""
+    """The value of a metric of the fleet, such as its accuracy, after a round, evaluated at `at_ns` nanoseconds."""
 
     round: int
     at_ns: int

@@ -31,7 +31,7 @@ _OUTCOME = TypeAdapter(PlayOutcome)
 
 
 class VariantExecutor(Executor):
-    """An executor of variants of one scenario. Task, data and graph are the same in all of them, and are built once."""
+    """An executor of variants of one scenario. Training task, data and graph are built once and used in all of them."""
 
     def __init__(self, limit_s: float = 0) -> None:
         """Let each run compute for at most `limit_s` seconds; 0 sets no limit."""
@@ -61,7 +61,7 @@ class VariantExecutor(Executor):
 
 
 class PlayJournal:
-    """The outcomes of earlier plays, by a hash of what was played, kept in a file; damaged lines are skipped."""
+    """The outcomes of earlier plays, in a file, by a hash of the played scenario; damaged lines are skipped."""
 
     def __init__(self, folder: Path | None) -> None:
         """Read the earlier plays in `folder`; with None, nothing is kept on disk."""
@@ -129,7 +129,10 @@ class CounterfactualPlayer:
         return self._journal.plays[key]
 
     def record(self, candidates: Collection[Candidate]) -> ExploredRun:
-        """Play the scenario without `candidates` whether or not it is known, for its record. Raises as `play` does."""
+        """Make the run without `candidates`, even if its outcome is known, and return it with its record.
+
+        Raises as `play` does.
+        """
         plain = self.variants.without(candidates)
         return checked(self.executor.run(beside(self.scenario, plain)))
 

@@ -28,9 +28,9 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.underlay.sites import ONE_WAY, ends_in
 
 _DRAWN_BY_INDEX = ("random", "churn")
-"""Keys of events whose random draws depend on the index of their entry in the list of events."""
+"""Keys of events whose random draws depend on the place of the event in the scenario's list."""
 _OF_NODES = (("slowness", "as_others"), ("deadline", "no_deadline"))
-"""Kinds of candidates that are nodes, each with the key of `world` that lists the nodes without that cause."""
+"""The kinds of candidates that are nodes, each with the key of `world` that lists the nodes freed of that cause."""
 KEYS_OF_WORLD = (*(key for _, key in _OF_NODES), "keeps_state", "overtaking")
 """The keys of `world` by which a scenario without candidates may differ from its run."""
 _NOTHING = {"at_round": 0, "drop": "0->1", "incarnation": 1_000_000}
@@ -94,10 +94,11 @@ class Counterfactuals:
         return plain
 
     def _expected(self, plain: Plain) -> Plain:
-        """Return the keys of `world` by which nodes prepare for what the run's scenario has, even if `plain` lacks it.
+        """Return the keys of `world` that let nodes prepare for what the run's scenario has and `plain` lacks.
 
         A node that may restart with its state acknowledges messages later, and nodes that rely on the order of messages
-        end some waits sooner, both from round 0 on. So without these keys a run would part long before the event.
+        end some waits sooner, both from round 0 on. So without these keys, a play would differ from the run long before
+        the event.
         """
         world, events = plain["world"], plain["events"]
         found: Plain = {}
@@ -131,7 +132,7 @@ class Counterfactuals:
             yield edge, {"loss": self._kept(edge, names)}
 
     def _kept(self, edge: Edge, names: Collection[MessageName]) -> Plain:
-        """Return the loss rule of a link that loses the same messages as in the run, but not those called `names`."""
+        """Return a loss rule by which a link loses the same messages as in the run, except those named in `names`."""
         part = self._links.link(edge).loss
         fates = [(name, lost and name not in names) for name, lost in self._of_edge[edge]]
         if part is not None and isinstance(part.build(0), Bernoulli):
@@ -199,7 +200,7 @@ def _with_unbounded(underlay: Plain, src: str, dst: str) -> Plain:
 
 
 def _set(plain: Plain, edge: Edge, changes: Plain) -> None:
-    """Set rules of one link in a scenario, with precedence over all its other entries."""
+    """Set rules of one link in a scenario, so that they take precedence over all other entries for this link."""
     links, (src, dst) = plain["links"], edge
     of_link = (f"{src}->{dst}", f"{src}--{dst}", f"{dst}--{src}")
     rules: Plain = {}

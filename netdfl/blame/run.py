@@ -31,7 +31,12 @@ from netdfl.worlds.simulated.measuring import compute_time
 
 
 class BlameLimits(NamedTuple):
-    """At most so many candidates have a run of their own, and so many runs are made for the set."""
+    """The limits of the effort for one run.
+
+    Attributes:
+        candidates: the most candidates that are each taken out in a run of their own.
+        set_runs: the most runs in the search for the set of causes.
+    """
 
     candidates: int = MOST_CANDIDATES
     set_runs: int = SET_RUNS
@@ -39,15 +44,20 @@ class BlameLimits(NamedTuple):
 
 LIMITS = BlameLimits()
 TIMES = 20
-"""A play that computes for so many times as long as the run itself counts as one without an end."""
+"""A play may compute for this many times as long as the run itself; one that takes longer counts as endless."""
 
 
 @dataclass
 class RunBlame:
-    """A run that is blamed; `path` is its directory.
+    """A run whose delay is to be explained.
 
-    `likely` are the candidates that get a run of their own, the likeliest first.
-    `play_s` is how long this computer took to play the run once.
+    Attributes:
+        path: the directory of the run.
+        blame: the results so far.
+        player: plays the run's scenario without some candidates.
+        likely: the candidates that get a run of their own, the likeliest first.
+        limits: the most runs to make.
+        play_s: the seconds that this computer took to play the run once.
     """
 
     path: Path
@@ -58,7 +68,7 @@ class RunBlame:
     play_s: float = 0.0
 
     def play(self, show: Show = lambda what, done, of: None) -> Blame:
-        """Fill the table, then find the set. KeyboardInterrupt passes; what was played until then is kept."""
+        """Fill the table, then find the set of causes. On KeyboardInterrupt, what was played so far stays stored."""
         fill(self.blame, self.player, self.likely, show)
         find_set(self.blame, self.player, show, self.limits.set_runs)
         return self.blame
@@ -73,7 +83,15 @@ def open_blame(
     folder: Path | None = None,
     limits: BlameLimits = LIMITS,
 ) -> RunBlame:
-    """Play the run at `path` once more, and find its candidates; `but` are kinds of these to leave out.
+    """Play the run at `path` once more, and find its possible causes of delay (candidates).
+
+    Args:
+        path: the directory of the run.
+        target: the quantity by which runs are compared; None: the first that the scenario reports.
+        messages: whether each lost message is a candidate, in place of all losses of a link together.
+        but: kinds of candidates to leave out.
+        folder: the folder for outcomes of plays; None: they are not stored.
+        limits: the most runs to make.
 
     Raises:
         InputError: `but` names no kind of candidate. Or the run was on the real clock, or does not repeat itself, or
@@ -111,12 +129,12 @@ def _check_kinds(but: Collection[str]) -> None:
 
 
 def default_folder(path: Path) -> Path:
-    """Return the folder for what is played of the run at `path`: `blamed/NAME`, by its scenario. Raises InputError."""
+    """Return the default folder for plays of the run at `path`: `blamed/`, its scenario's name. Raises InputError."""
     return Path("blamed") / load(open_run(path).path / "scenario.yaml").name
 
 
 def blamable(run: Run) -> Scenario:
-    """Return the scenario of a run that can be blamed. Raises InputError."""
+    """Return the scenario of a run, after checking that blame can play it again. Raises InputError."""
     scenario = load(run.path / "scenario.yaml")
     if not isinstance(scenario.world, SimulatedOptions):
         raise InputError(
@@ -145,6 +163,6 @@ def _with_measured(scenario: Scenario, file: Path) -> Scenario:
 
 
 def _parts(scenario: Scenario) -> str:
-    """Return a hash of the modules beside the scenario."""
+    """Return a hash of the user's modules beside the scenario's file."""
     files = [] if scenario.file is None else [path for path in files_beside(scenario.file) if path.is_file()]
     return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()

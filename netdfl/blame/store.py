@@ -19,7 +19,7 @@ from netdfl.training.base import StepRequests, Task, Update
 from netdfl.worlds.simulated.replay import Trained, recalled, trained_of
 
 STORE_BYTES = 512 << 20
-"""The default bound of a store, in bytes of its vectors in memory."""
+"""The default limit of a store, in bytes of the vectors that it holds in memory."""
 
 
 class LocalRoundStore:

@@ -50,7 +50,7 @@ class BlameTarget:
         return None if reached is None else reached.at_ns
 
     def reached(self, outcome: PlayOutcome) -> FigureAt | None:
-        """Return the first evaluation within the bounds; None if there is none."""
+        """Return the first evaluation whose value is within the target's bounds; None if there is none."""
         return next((each for each in outcome.figures.get(self.figure, ()) if self._holds(each.value)), None)
 
     def _holds(self, value: float) -> bool:
@@ -72,7 +72,7 @@ class BlameTarget:
         return f"{self.size(abs(gain))} {'less' if gain > 0 else 'more'}{share}"
 
     def size(self, gain: float) -> str:
-        """Return a gain as text: of time or bytes its size alone, of accuracy percentage points with a sign."""
+        """Return a gain as text: time or bytes without a sign, accuracy in percentage points with its sign."""
         return self.told(gain) if self.is_time or self.name == "bytes" else f"{100 * gain:+.2f} points"
 
 

@@ -10,11 +10,15 @@ from netdfl.core.units import format_time
 
 HEADING = ("without", "takes", "gain")
 MOST_TOLD = 12
-"""The most members of a set that are named; the scenario file names all."""
+"""The most members of a set of causes that are named in a sentence; the scenario file names all."""
 
 
 def table_of(blame: Blame) -> list[tuple[str, ...]]:
-    """Return the lines of the table, its heading first; for a figure's target the time to the run's own round too."""
+    """Return the lines of the table, its heading first.
+
+    If the target is a time to reach a figure, a last column says how much earlier each play ended the round in which
+    the run itself reached it.
+    """
     reached = blame.target.reached(blame.base) if blame.target.figure and blame.target.is_time else None
     more = () if reached is None else (f"to round {reached.round}",)
     lines: list[tuple[str, ...]] = [(*HEADING, *more)]
@@ -25,7 +29,7 @@ def table_of(blame: Blame) -> list[tuple[str, ...]]:
 
 
 def order_of(blame: Blame, row: BlameRow) -> list[float | None]:
-    """Return for each column the number by which its cells are ordered; None where there is none."""
+    """Return, for each column, the number by which the table can be sorted for this row; None where there is none."""
     reached = blame.target.reached(blame.base) if blame.target.figure and blame.target.is_time else None
     cost = None if row.outcome is None else blame.target.cost(row.outcome)
     found: list[float | None] = [None, cost, blame.gain(row.outcome)]
@@ -36,7 +40,7 @@ def order_of(blame: Blame, row: BlameRow) -> list[float | None]:
 
 
 def sentences_of(blame: Blame) -> Iterator[str]:
-    """Yield what is said below the table."""
+    """Yield the sentences below the table."""
     if blame.left:
         yield (
             f"{blame.left} more candidates have no run of their own: those that the critical path says are likely came "
@@ -76,7 +80,7 @@ def _them(blame: Blame) -> str:
 
 
 def _not_added_up(blame: Blame) -> str:
-    """Return a sentence where the gains of the set's members don't add up to its own; empty where they do."""
+    """Return a sentence if the gains of single causes don't add up to the gain of all in the set; empty if they do."""
     found, whole = blame.found or (), blame.gain(blame.without)
     gains = [blame.alone(each) for each in found]
     if len(found) < 2 or whole is None:
@@ -111,18 +115,18 @@ def _gain(blame: Blame, outcome: PlayOutcome | None) -> str:
 
 
 def _to_round(blame: Blame, row: BlameRow, round: int, at_ns: int) -> str:
-    """Return what a play is earlier at the round in which the run itself reached the target."""
+    """Return, as text, how much earlier a play evaluated the round in which the run itself reached the target."""
     then = _at_round(blame, row, round)
     return "not by its end" if then is None else blame.target.gain_told(at_ns - then, at_ns)
 
 
 def _at_round(blame: Blame, row: BlameRow, round: int) -> int | None:
-    """Return when a play evaluated the target's figure in a round, in nanoseconds; None where it did not."""
+    """Return when a play evaluated the target's figure after `round`, in nanoseconds; None if it did not."""
     values = () if row.outcome is None else row.outcome.figures.get(blame.target.figure, ())
     return next((each.at_ns for each in values if each.round == round), None)
 
 
 def aligned(lines: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the lines of a table with their columns below each other."""
+    """Return the lines of a table as text, with each column aligned."""
     widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
