@@ -24,7 +24,7 @@ class ReplayDivergence(NetdflError):
 
 
 class RecordedRows:
-    """The recorded rows of a run, each of which the replay must produce once.
+    """The recorded rows of a run, each of which its replay must produce once.
 
     If the run recorded only some of its messages, only these are sought.
     """
@@ -48,7 +48,7 @@ class RecordedRows:
         self.parted = ""
 
     def outcome(self, at_ns: int, outcome: Outcome) -> None:
-        """Check messages of the replay whose fate is known against the record."""
+        """Check that the record has the messages of the replay whose fate is known now."""
         edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
         rest = (id.kind, id.incarnation, *id.at, id.attempt, nbytes, sent_ns, arrived_ns, fate.text)
         for edge in edges:
@@ -70,7 +70,10 @@ class RecordedRows:
             self.parted = f"{name} of {who} in round {round} was {told} in the run, and is {now} played again"
 
     def _lacks(self, at_ns: int, row: _Row) -> bool:
-        """Return whether the record lacks this row although it covers its time. Each row is matched once."""
+        """Return whether the record lacks this row of the replay.
+
+        Rows after the end of an incomplete record are never counted as lacking. Each recorded row matches one row.
+        """
         if self.parted or (self._until_ns is not None and at_ns >= self._until_ns):
             return False
         if not self._left.get(row):
@@ -121,7 +124,7 @@ def replayable(run: Run) -> Scenario:
 
 
 def parted_words(run: Run, what: str) -> str:
-    """Return a sentence that a replay of `run` differs in `what`, with possible reasons."""
+    """Return a sentence that a replay of `run` differs from it in `what`, with possible reasons."""
     others = other_versions(run)
     why = "; ".join(others) if others else "a part of it that does not repeat itself (its task, its data, a rule)"
     return f"{run.path} can't be replayed, for it goes another way: {what}. The reason: {why}"

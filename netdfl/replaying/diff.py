@@ -38,7 +38,13 @@ class RecordRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first event at which two runs diverge, in the form it has in each; None if a run lacks it."""
+    """The first event at which two runs diverge.
+
+    Attributes:
+        at_s: its time in seconds.
+        first: the event as the first run has it; None if that run lacks it.
+        second: the event as the second run has it; None if that run lacks it.
+    """
 
     at_s: float
     first: str | None
@@ -46,15 +52,22 @@ class Divergence:
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """When they part, and the event in the first and in the second run, as text."""
+        """Three texts: when the runs diverge, the event in the first run, and the event in the second."""
         return f"they part at {self.at_s:.9g} s", self.first or _NOTHING, self.second or _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """The consequences of a divergence for one node: when and in which round it began, and figures of both runs.
+    """The consequences of a divergence for one node. Each pair has the values of the first and the second run.
 
-    Each pair holds a figure of both runs: rounds that it ended, messages of its that were lost, seconds that it waited.
+    Attributes:
+        node: the node.
+        at_s: when its rows in the two records first differ, in seconds; None: they never do.
+        round: the round of that row, if any.
+        what: the row as text.
+        rounds: the number of rounds that it finished.
+        lost: the number of its messages that were lost.
+        waited_s: the seconds that it waited.
     """
 
     node: NodeId
@@ -93,7 +106,7 @@ class Difference:
 
     @property
     def text(self) -> str:
-        """The whole difference, as text for a terminal."""
+        """All differences between the two runs, as text for a terminal."""
         return "\n".join(_lines(self))
 
     def to_json(self) -> Json:
@@ -163,7 +176,7 @@ def _who(node: NodeId | None) -> str:
 
 
 def _without(rows: Sequence[RecordRow], others: Sequence[RecordRow]) -> list[RecordRow]:
-    """Return the rows that have no equal row in `others`."""
+    """Return the rows that have no row with the same time and text in `others`; each of those matches one row."""
     left = Counter((row.at_s, row.text) for row in others)
     found = []
     for row in rows:
@@ -175,7 +188,7 @@ def _without(rows: Sequence[RecordRow], others: Sequence[RecordRow]) -> list[Rec
 
 
 def _said(rows: Sequence[RecordRow], began: RecordRow) -> str | None:
-    """Return the text of the row with the same subject as `began`; None if there is none."""
+    """Return the text of the row about the same subject as `began`, such as one message; None if there is none."""
     return next((row.text for row in rows if row.about == began.about), None)
 
 

@@ -36,14 +36,17 @@ class EndedMessage(NamedTuple):
 
 
 class NewsItem(NamedTuple):
-    """An event as text for people, with its time."""
+    """An event with its time, as text for people."""
 
     at_ns: int
     text: str
 
 
 class Happenings:
-    """A log of all that is recorded. `messages` counts finished messages, `round` is the highest round begun."""
+    """A log of the latest events in a replayed fleet.
+
+    `messages` is the number of messages whose fate is known, `round` is the highest round that a node has begun.
+    """
 
     def __init__(self, record: RecordedRows | None) -> None:
         """Check the replay against `record`, until `record` is set to None."""
@@ -54,7 +57,7 @@ class Happenings:
         self.round = -1
 
     def outcome(self, at_ns: int, outcome: Outcome) -> None:
-        """Record messages whose fate is known now."""
+        """Add messages whose fate has just become known."""
         if self.record is not None:
             self.record.outcome(at_ns, outcome)
         edges, id, _, sent_ns, _, fate = outcome
@@ -67,17 +70,17 @@ class Happenings:
             self.news.append(NewsItem(at_ns, f"{id.kind} {edge[0]}->{edge[1]} of round {id.at.round}: {fate}"))
 
     def begun(self, at_ns: int, node: NodeId, round: int) -> None:
-        """Record that `node` is in `round`."""
+        """Note that `node` is in `round`; if it is the first one there, add that as an event."""
         if round > self.round:
             self.round = round
             self.say(at_ns, f"node {node} is the first in round {round}")
 
     def say(self, at_ns: int, text: str) -> None:
-        """Record a text of the supervisor."""
+        """Add a text of the supervisor as an event."""
         self.news.append(NewsItem(at_ns, text))
 
     def numbers(self, edge: Edge, flights: Iterable[FabricFlight]) -> dict[MessageId, int]:
-        """Return the messages of `edge` so far, numbered from 1 in order of sending."""
+        """Return the number of each message sent over `edge` so far; they are numbered from 1 in order of sending."""
         sent = {key: ended.sent_ns for key, ended in self.ended[edge].items()}
         for where, (_, (id, _, sent_ns)), _, _ in flights:
             if where.edge == edge and id.kind not in ASIDE:

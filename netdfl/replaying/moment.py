@@ -52,7 +52,7 @@ def way_of(flight: FabricFlight) -> tuple[int | None, str]:
 
 
 def _why_held(flight: FabricFlight) -> str:
-    """Return the reason why a message has no departure time."""
+    """Return, as text, why the time at which a message goes on is not known."""
     if flight.unit is None:
         return "held: its receiver's mailbox is full"
     stage = flight.edge.path.stages[flight.unit.place]
@@ -69,11 +69,14 @@ def _name(stage: LinkRule) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeMoment:
-    """One node at a moment. `now` is the diagnosis's view of it: state, round, step and wait.
+    """One node at a moment.
 
-    `unread` are messages in its mailbox, as (src, round, step). `weight` is the push-sum weight that it holds, or None.
-    `norm` is the norm of its model at the end of its last round, `distance` the model's distance from the average;
-    NaN if it has no model.
+    Attributes:
+        now: its state, round, step and wait, as the diagnosis of stalls sees them.
+        unread: the messages in its mailbox, as (src, round, step).
+        weight: the push-sum weight that it holds, or None.
+        norm: the norm of its model at the end of its last round; NaN if it has no model.
+        distance: the distance of its model from the average model; NaN if it has no model.
     """
 
     now: NodeNow
@@ -114,7 +117,7 @@ class MessageMoment:
 
 @dataclass(frozen=True, slots=True)
 class NextEvent:
-    """An event that is due next."""
+    """An event that is due next, as text, with its time."""
 
     at_ns: int
     what: str
@@ -122,10 +125,19 @@ class NextEvent:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The whole fleet at the time `at_ns`.
+    """The whole fleet at one moment.
 
-    `waits` are the edges of the wait-for graph, (waiting node, awaited node), `findings` the diagnosis.
-    `consensus_distance` is defined as in the record, for the models at that moment. `step` counts steps from the start.
+    Attributes:
+        at_ns: the time of the moment.
+        step: the number of steps of the event loop since the start.
+        ended: whether the run has ended.
+        nodes: the nodes; empty if they have not started yet.
+        flying: the messages under way.
+        coming: the events that are due next.
+        waits: the edges of the wait-for graph, as (waiting node, awaited node).
+        findings: the stalls that the diagnosis finds.
+        news: the latest events.
+        consensus_distance: defined as in the record, for the models at this moment.
     """
 
     at_ns: int
@@ -211,7 +223,7 @@ def _flying(playing: Playback) -> list[MessageMoment]:
 
 
 def _coming(playing: Playback) -> list[NextEvent]:
-    """Return the next due events, of timers and of the network."""
+    """Return the events that are due next: timers, and steps of messages in the network."""
     timers = [NextEvent(due.at_ns, _words(due.name)) for due in playing.loop.due()]
     network = [
         NextEvent(each.at_ns, f"{m.kind} {m.src}->{m.dst} {'goes on' if each.stages else 'arrives'}")
@@ -222,7 +234,7 @@ def _coming(playing: Playback) -> list[NextEvent]:
 
 
 def _words(name: Sequence[object]) -> str:
-    """Return a timer's name as a sentence."""
+    """Return the name of a timer as a sentence for people."""
     match name:
         case ("train", node, _, *_):
             return f"node {node} ends its local round"

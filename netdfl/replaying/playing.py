@@ -80,7 +80,7 @@ class SteppedLoop(VirtualLoop):
 
 
 class _OneInstant:
-    """A source of events that offers only the events of one instant of another source."""
+    """A wrapper around a source of events that runs the source's events of one instant, then reports no more."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._over = source, False
@@ -94,7 +94,7 @@ class _OneInstant:
 
 
 class _ReplayWorld(SimulatedWorld):
-    """The simulated world on a loop that can stop, which also records into `happenings`."""
+    """The simulated world on an event loop that can stop; every recorded row also goes to `happenings`."""
 
     loop: SteppedLoop
 
@@ -193,7 +193,7 @@ class Playback:
         """Continue until `halts` returns true, the run ends, or Ctrl-C is pressed.
 
         Raises:
-            ReplayDivergence: the replay differs from the run.
+            ReplayDivergence: the replay differs from the run's record.
         """
         if self.ended:
             return

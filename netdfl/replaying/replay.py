@@ -37,7 +37,7 @@ By: TypeAlias = Literal["event", "message", "round"]
 
 @dataclass(frozen=True)
 class _MadeChange:
-    """A change, and the moment at which it was made."""
+    """A change by the user, with the step and the time at which it was made, so that it can be repeated."""
 
     step: int
     at_ns: int
@@ -80,7 +80,7 @@ class Replay:
 
     @contextmanager
     def _parting(self) -> Iterator[None]:
-        """Add the run and possible reasons to a divergence error inside the context."""
+        """Turn a ReplayDivergence inside the context into an InputError that names the run and possible reasons."""
         try:
             yield
         except ReplayDivergence as parted:

@@ -22,7 +22,7 @@ def moment_text(moment: Moment) -> str:
 
 
 def headline(moment: Moment) -> str:
-    """Return the time, step, round and consensus distance."""
+    """Return one line with the time, the step, the highest round and the consensus distance."""
     over = ", the end of the run" if moment.ended else ""
     distance = "" if math.isnan(moment.consensus_distance) else f", consensus distance {moment.consensus_distance:.4g}"
     return f"{seconds(moment.at_ns)} (step {moment.step}{over}): round {moment.round}{distance}"

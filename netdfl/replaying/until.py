@@ -21,10 +21,12 @@ _OTHER = re.compile(r"(round|crash)\s+(\d+)")
 
 @dataclass(frozen=True)
 class StopPoint:
-    """A moment at which a playback stops. `at_ns` is its time, if it is a time.
+    """A moment at which a playback stops.
 
-    `from_here` returns the condition to halt, counted from now on; it raises InputError if the moment can't come.
-    `lies_behind` tells whether it has passed, so that it must be sought from the start; a recurring one never has.
+    Attributes:
+        from_here: returns the condition to stop, counted from now on; raises InputError if the moment can't come.
+        lies_behind: whether the moment has passed, so that it must be sought from the start; never for a recurring one.
+        at_ns: the time of the moment, if it is given as a time; else None.
     """
 
     from_here: Callable[[Playback], Halts]
@@ -53,7 +55,11 @@ def _in_round(round: int) -> StopPoint:
 
 @dataclass(frozen=True)
 class _MessageStop:
-    """The moment at which a message of `edge` is sent, or gets its fate: the numbered one, or the next."""
+    """The moment at which a message of `edge` is sent, or its fate becomes known.
+
+    `what` is `sent` or the fate, `number` the message's number on the edge; without a number, it is the next such
+    message.
+    """
 
     edge: Edge
     what: str = ""
@@ -109,13 +115,13 @@ def _at_crash(node: NodeId) -> StopPoint:
 
 
 def _at_stall(playing: Playback) -> Halts:
-    """Return a condition that is true when the diagnosis has found a new stall."""
+    """Return a condition that is true once the diagnosis finds a new stall."""
     before = len(playing.watch.history.findings)
     return lambda playing: len(playing.watch.history.findings) > before
 
 
 def _at_end(playing: Playback) -> Halts:
-    """Return a condition that is true when the run has ended; the fleet is kept."""
+    """Return a condition that is true once the run has ended; the fleet is kept so that it can be inspected."""
     return lambda playing: playing.ended
 
 
