@@ -1,4 +1,7 @@
-"""Conformance suites and toy problems for authors of own parts; a search for failing runs, and proofs."""
+"""Conformance suites and toy problems for authors of own parts (algorithms, compressors, tasks, transports, worlds).
+
+Also one-line tests that search for failing runs of a scenario, or prove that there are none.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ __all__ = ["explore", "prove"]
 def explore(
     scenario: Scenario | str | Path | Json, *, runs: int = 200, seed: int = 0, jobs: int = 1
 ) -> ExplorationResult:
-    """Assert that no run of `scenario` fails in its space of variants, the block `explore`: one line of a test.
+    """Assert that no run of `scenario` fails, among `runs` variants drawn from its block `explore`: one line of a test.
 
-    The same seed searches the same way. Raises AssertionError with each cause, and the first of them with the smallest
-    scenario that shows it; InputError for a scenario that can't be explored.
+    The same seed leads to the same search. Raises AssertionError with every cause of failure, and the smallest scenario
+    that shows the first one; InputError for a scenario that can't be explored.
     """
     from netdfl.explore.explore import Budget, Exploration
     from netdfl.scenario.load import load
@@ -69,7 +72,7 @@ def prove(
 
 
 def _told(exploration: Exploration, explored: ExplorationResult) -> str:
-    """Return a text with all causes and their counts, and the scenario of the first."""
+    """Return a text with all causes and their counts, and the scenario that shows the first cause."""
     from netdfl.core.errors import InputError
     from netdfl.explore.explore import by_rate
     from netdfl.explore.findings import FindingScenarios

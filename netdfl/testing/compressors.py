@@ -49,7 +49,7 @@ def _contents(
 
 
 def check_round_trip(make: Make, *, seed: int = 0) -> None:
-    """Check that vectors of any dimension and floating dtype decode to finite flat vectors of the same length."""
+    """Check that vectors of any length and floating-point type decode to finite flat vectors of that length."""
     for dim in _DIMS:
         for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
             x = _gaussian(dim, seed, dtype)
@@ -112,7 +112,7 @@ def check_refuses_non_finite(make: Make, *, seed: int = 0) -> None:
 
 
 def check_any_size(make: Make, *, dim: int = 300, seed: int = 0) -> None:
-    """Check that a finite vector decodes to finite numbers, or raises ValueError at its sender."""
+    """Check that finite numbers of any magnitude decode to finite ones, or that encoding raises ValueError."""
     for dtype in (torch.float32, torch.float64):
         limits = torch.finfo(dtype)
         pattern = torch.linspace(-1.0, 1.0, dim, dtype=dtype)
@@ -126,7 +126,10 @@ def check_any_size(make: Make, *, dim: int = 300, seed: int = 0) -> None:
 
 
 def check_error(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
-    """Check that the mean of |x - C(x)|^2 keeps within `variance` and `contraction`, to 5 standard errors."""
+    """Check that the mean of |x - C(x)|^2, over draws, keeps the bounds that the compressor states.
+
+    These are `variance` and `contraction`; the mean may exceed them by 5 standard errors.
+    """
     compressor = make()
     spike = torch.zeros(dim)
     spike[dim // 2] = -3.0
@@ -148,7 +151,10 @@ def check_error(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) 
 
 
 def check_unbiased(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
-    """Check, if `unbiased`, that the mean over draws is x within 5 standard errors: each coordinate, and three sums."""
+    """Check that a compressor that states `unbiased` decodes to x on average over draws, within 5 standard errors.
+
+    Each coordinate is checked, and three sums of coordinates.
+    """
     compressor = make()
     if not compressor.unbiased:
         return
@@ -168,7 +174,7 @@ def check_unbiased(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 
 
 
 def check_hostile(make: Make, *, dim: int = 300, rounds: int = 20, seed: int = 0) -> None:
-    """Check that damaged encodings raise MalformedMessage or decode to the announced shape."""
+    """Check that damaged encodings raise MalformedMessage, or decode to a vector of the stated dimension."""
     rng = np.random.default_rng(seed)
     for _ in range(rounds):
         encoded = make().compress(_gaussian(dim, seed), rng)

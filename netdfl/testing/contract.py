@@ -63,7 +63,10 @@ ContractCheck = Callable[[Entry], None]
 
 
 def network_for(entry: Entry, streams: Streams) -> Network:
-    """Return a network that suits the entry: directed and redrawn for column weights, a star for a server."""
+    """Return a network that suits the algorithm.
+
+    It has a star where a server is needed, and directed, changing links where the columns of the matrix must sum to 1.
+    """
     if "server" in entry.needs:
         star = TOPOLOGIES["star"](NODES + 1, streams)
         return Network(star, server=NODES, participants=sampled(NODES, streams, participation=0.5))
@@ -136,7 +139,7 @@ class _FixedStartTask:
 
 
 def preserves_the_mean(entry: Entry) -> None:
-    """Check that without a gradient the sums of x and of w never change; a server's model stays the same."""
+    """Check that without a gradient the sums of all x and of all weights w stay the same; so does a server's model."""
     alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry)
     states = first_states(alg, fleet.tasks, fleet.network.view)
     kept_x, kept_w = _conserved(alg, fleet, states)
@@ -172,7 +175,7 @@ def mixes_as_the_matrix(entry: Entry) -> None:
 
 
 def _beside(alg: Algorithm, state: NodeState, fleet: SmallFleet, view: View) -> Extras:
-    """Return the vectors that the solver sends besides the model, without masks, so that all coordinates count."""
+    """Return the vectors that the local solver sends besides the model, without integer ones such as masks."""
     _, update = state.train(alg, fleet.tasks[view.node].data(view.round), view)
     return {name: value for name, value in update.extras.items() if value.is_floating_point()}
 
@@ -209,7 +212,10 @@ def _averages_reports(alg: Algorithm, fleet: SmallFleet, states: States) -> None
 
 
 def converges_on_a_quadratic(entry: Entry) -> None:
-    """Check that the average model comes within 1 % of the optimum of the mean of differing quadratics."""
+    """Check that on quadratics with different optima, the average model closes 99 % of its gap to the common optimum.
+
+    The gap is the mean loss above its minimum; the models have 60 rounds.
+    """
     alg, fleet = entry.build(EXCHANGE), quadratic_fleet(entry)
     first = _gap(alg, fleet, first_states(alg, fleet.tasks, fleet.network.view))
     gap = _gap(alg, fleet, _after(alg, fleet, 60))
@@ -231,7 +237,7 @@ def survives_save_and_load(entry: Entry) -> None:
 
 
 def identity_changes_nothing(entry: Entry) -> None:
-    """Check that messages compressed by the identity give the same result; a method may refuse compression."""
+    """Check that compressing messages by the identity changes no result; a method may refuse compression instead."""
     plain = entry.build(EXCHANGE)
     try:
         compressed = entry.build(replace(EXCHANGE, compressor=IdentityCompressor()))
@@ -247,7 +253,10 @@ def identity_changes_nothing(entry: Entry) -> None:
 
 
 def same_seed_same_result(entry: Entry) -> None:
-    """Check that one seed gives equal runs bit for bit, another seed does not, and rounds by hand equal the loop."""
+    """Check that equal seeds give equal runs, bit for bit, and different seeds different ones.
+
+    Rounds computed step by step must also equal the rounds of the node's own loop.
+    """
     alg = entry.build(EXCHANGE)
     fleet, again, other = (quadratic_fleet(entry, seed, noise=0.1) for seed in (5, 5, 6))
     states = _run(alg, fleet, 4)
@@ -259,7 +268,7 @@ def same_seed_same_result(entry: Entry) -> None:
 
 
 def _in_words(check: ContractCheck) -> ContractCheck:
-    """Convert an error inside the algorithm to a failed check, with the place in its author's file."""
+    """Wrap a check so that an error inside the algorithm fails it and names the line in its author's file."""
 
     @wraps(check)
     def checking(entry: Entry) -> None:
@@ -304,7 +313,7 @@ def _run(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
 def _after(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
     """Return the states after some rounds computed step by step, with all nodes in the same round.
 
-    `same_seed_same_result` holds the loop to these rounds.
+    `same_seed_same_result` compares the node's own loop with these rounds.
     """
     first = first_states(alg, fleet.tasks, fleet.network.view)
     return play_rounds(alg, first, fleet.tasks, fleet.network.view, num_rounds)
@@ -334,7 +343,7 @@ def _conserved(alg: Algorithm, fleet: SmallFleet, states: States) -> tuple[Tenso
 
 
 def _gap(alg: Algorithm, fleet: SmallFleet, states: States) -> float:
-    """Return the mean loss of the average model minus the minimum, without the server's quadratic."""
+    """Return by how much the mean loss of the average model exceeds its minimum; a server's quadratic is left out."""
     x, w = _conserved(alg, fleet, states)
     tasks = [task for i, task in fleet.tasks.items() if i != fleet.server]
     best = optimum(tasks)

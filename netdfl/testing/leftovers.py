@@ -1,4 +1,4 @@
-"""Leftovers of a run: processes, files, sockets, threads, and devices and routes in this machine's network."""
+"""The search for leftovers of a run: processes, files, sockets, threads, and devices and routes of this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 MARK = "NETDFL_TEST_MARK"
 """An environment variable whose value identifies the processes that a test started."""
 MOST_S = 10.0
-"""The most seconds that ended things may take to disappear."""
+"""The most seconds that something that ended may take to disappear."""
 
 GRPCS = "_poll_wrapper"
 SOCKETS_OF_POLLING = 2
@@ -25,7 +25,10 @@ _DOCKERS = re.compile(r"docker0|br-[0-9a-f]{12}|veth[0-9a-f]{7}")
 
 
 def left_over(look: Look, before: Found, most_s: float = MOST_S) -> dict[str, set[str]]:
-    """Return the new findings of `look` compared to `before`, once there are none or after `most_s` seconds."""
+    """Return, by kind, what `look` finds now and did not find in `before`.
+
+    It looks repeatedly until nothing is left, for at most `most_s` seconds.
+    """
     until = time.monotonic() + most_s
     while left := _new(look(), before):
         if time.monotonic() > until:
@@ -35,7 +38,7 @@ def left_over(look: Look, before: Found, most_s: float = MOST_S) -> dict[str, se
 
 
 def _named(pid: str) -> str:
-    """Return a process with its command, if it still exists."""
+    """Return a process id with the process's command, if it still exists."""
     try:
         return f"{pid}: {Path('/proc', pid, 'cmdline').read_bytes().replace(bytes(1), b' ').decode(errors='replace')}"
     except OSError:

@@ -21,7 +21,7 @@ ViewOf = Callable[[NodeId, int], View]
 
 
 class SilentRecorder:
-    """A `Store` that discards all rows."""
+    """A recorder that discards all rows."""
 
     def event(self, *said: object, **details: object) -> None:
         """Discard an event."""
@@ -30,20 +30,23 @@ class SilentRecorder:
 
 
 class InlineWorker:
-    """A worker that runs every function at once, on the loop."""
+    """A worker that runs every function at once, in the thread of the event loop."""
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
         """Run the function now."""
         return function(*args)
 
     def spare(self, numel: int) -> bool:
-        """Return true, because all work is inline."""
+        """Return true: work on `numel` numbers need not wait for another thread, as all runs in this one."""
         return True
 
 
 @dataclass
 class Loopback:
-    """The perfect links of `node` in a fleet with mailboxes `sinks`: messages arrive at once unless `lost`."""
+    """The perfect links from `node` to all nodes of a fleet, whose mailboxes are `sinks`.
+
+    A message arrives at once, unless `lost` returns true for it.
+    """
 
     sinks: dict[NodeId, Sink]
     node: NodeId
@@ -66,7 +69,7 @@ class Loopback:
 
 @dataclass
 class LastState:
-    """A recorder of the node's state at the end of every round."""
+    """A recorder of a node's states and push-sum weights, one at the end of every round."""
 
     states: list[NodeState] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
@@ -75,7 +78,7 @@ class LastState:
         """Do nothing."""
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Store the state."""
+        """Store the state and the weight."""
         self.states.append(state)
         self.weights.append(weight)
 

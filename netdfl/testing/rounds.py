@@ -1,7 +1,7 @@
-"""Rounds of a whole fleet computed step by step: without a loop, messages under way, or time.
+"""Rounds of a whole fleet computed step by step: without an event loop, messages under way, or time.
 
-An algorithm's parts are called in the order of its family's loop, for all nodes at once, over links that lose nothing.
-So a test can look between two steps, and the loop's result can be compared.
+The parts of an algorithm are called in the order in which the loop of its family calls them, for all nodes at once,
+over links that lose nothing. So a test can look at states between two steps, and compare the loop's result.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def first_states(alg: Algorithm, tasks: Tasks, view_of: ViewOf) -> States:
 def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, num_rounds: int) -> States:
     """Return every node's state after `num_rounds` more rounds.
 
-    Pairs meet one after the other, in the order of the asking nodes; shares that overlap with training arrive within
-    their round.
+    In pairwise gossip, pairs meet one after the other, in the order of the nodes that ask; where sending overlaps with
+    training, messages still arrive within their round.
     """
     for _ in range(num_rounds):
         views = {i: view_of(i, s.round) for i, s in states.items()}
@@ -39,7 +39,7 @@ def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, n
 
 
 def in_step(alg: Algorithm) -> bool:
-    """Return whether rounds wait for neighbors' messages, so that computing them step by step equals the loop."""
+    """Return whether rounds wait for neighbors' messages, so that these functions compute what the loop does."""
     return alg.family in ("gossip", "server") or (alg.family == "overlap" and alg.mixing.lag == 0)
 
 

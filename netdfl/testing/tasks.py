@@ -24,9 +24,10 @@ from netdfl.training.tasks.task import Task
 
 
 def check_task(make: Callable[[], Task], *, share: float = 0.2) -> None:
-    """Run every check of the task that `make` returns; `share` of its data is its test set if it has none.
+    """Run every check on the task that `make` returns.
 
-    Raises AssertionError with the difference, or the error that the task itself raises.
+    `share` is the part of its data that becomes the test set, if it has none. Raises AssertionError with the
+    difference, or the error that the task itself raises.
     """
     first, again = _made(make, share), _made(make, share)
     starts_alike(first[0], again[0])
@@ -36,7 +37,7 @@ def check_task(make: Callable[[], Task], *, share: float = 0.2) -> None:
 
 
 def starts_alike(first: FlatModel, again: FlatModel) -> None:
-    """Check that the model has the same initial parameters when it is made twice from one seed."""
+    """Check that a task's model has the same initial parameters when it is made twice from one seed."""
     assert torch.equal(first.flat(), again.flat()), "two nodes start apart: draw at random in model() alone, by torch"
 
 
@@ -62,7 +63,7 @@ def learns(model: FlatModel, samples: Samples) -> None:
 
 
 def is_judged(task: Task, model: FlatModel, samples: Samples) -> None:
-    """Check that the task's figures are finite numbers with plain names."""
+    """Check that the figures with which the task evaluates a model are finite numbers with plain names."""
     found = outcome(model, model.flat(), samples)
     for name, value in task.metrics(found.outputs, found.targets).items():
         assert name.isidentifier(), f"a figure is called {name!r}: use plain words"

@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 
 class LedgerRow(NamedTuple):
-    """The final row of a ledger about one message."""
+    """A ledger's row on one message whose fate is known."""
 
     message: Message
     nbytes: int
@@ -74,7 +74,7 @@ class KeptLedger:
 
 @dataclass(eq=False)
 class KeptSink:
-    """A mailbox that stores up to `capacity` messages; without a capacity it is never full."""
+    """A mailbox that stores up to `capacity` messages; None: any number."""
 
     capacity: int | None = None
     messages: list[Message] = field(default_factory=list)
@@ -97,7 +97,7 @@ class KeptSink:
         self._changed.set()
 
     def make_room(self) -> None:
-        """Remove the capacity limit, and call the stored callbacks."""
+        """Remove the limit, and call the stored callbacks."""
         self.capacity = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -131,7 +131,7 @@ def data_message(edge: Edge, round: int, payload: Payload) -> Message:
 
 
 def contents(payload: Payload) -> tuple[dict[str, tuple[str, tuple[int, ...], bytes]], Mapping[str, Scalar]]:
-    """Return a payload's arrays and metadata as plain values that compare by content."""
+    """Return a payload's arrays and metadata as plain values, which are equal if the contents are."""
     arrays = {name: (array.dtype, tuple(array.shape), bytes(array.data)) for name, array in payload.arrays.items()}
     return arrays, dict(payload.meta)
 
@@ -180,7 +180,7 @@ async def keeps_every_field(fleet: FleetFactory) -> None:
 
 
 async def payloads_are_immutable(fleet: FleetFactory) -> None:
-    """Check that writing to the sender's vector after `send` changes nothing, and the arrived array is read-only."""
+    """Check that a vector changed after `send` arrives as it was, and that the arrived array is read-only."""
     vector = np.arange(1000, dtype=np.float32)
     before = vector.tobytes()
     payload = vector_payload(vector)
@@ -195,7 +195,7 @@ async def payloads_are_immutable(fleet: FleetFactory) -> None:
 
 
 async def writes_one_exact_row_per_message(fleet: FleetFactory) -> None:
-    """Check that every message is reported when sent and when its fate is known, with its exact size and times."""
+    """Check that each message is reported once when sent and once when its fate is known, with its exact size."""
     async with _attached(fleet, 3) as (transports, _, ledger):
         sent = [data_message((0, 1 + i % 2), i, vector_payload(np.ones(37 * i, np.float16))) for i in range(20)]
         await transports[0].send(unicasts(sent))
@@ -232,7 +232,7 @@ async def full_mailbox_slows_the_sender(fleet: FleetFactory) -> None:
 
 
 async def close_settles_what_is_in_flight(fleet: FleetFactory) -> None:
-    """Check that after `aclose` every message that was handed over has exactly one row."""
+    """Check that after `aclose` every message that was given to the transport has exactly one row."""
     async with _attached(fleet, 2, {1: KeptSink(capacity=1)}) as (transports, _, ledger):
         await transports[0].send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(9))) for t in range(4)]))
         await ledger.until_settled(1)

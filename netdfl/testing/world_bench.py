@@ -1,4 +1,4 @@
-"""The test bench for the suite of worlds: runs each fleet once for all its checks, and some concurrently.
+"""The test bench for the suite of worlds: runs each test fleet once, for all checks that look at it.
 
 It uses only what every user has: `netdfl.run`, the command line, and run directories.
 """
@@ -30,7 +30,7 @@ from netdfl.testing.leftovers import MARK, Found, left_over, marked, own
 
 PATIENCE_S = 240.0
 BUSY_S = 30.0
-"""The most seconds that ended things may take to disappear on a busy machine."""
+"""The most seconds that something that ended may take to disappear on a busy machine."""
 Keys: TypeAlias = dict[str, Any]
 
 
@@ -85,10 +85,14 @@ def nothing_more() -> Found:
 class Options:
     """The options for running fleets in one world.
 
-    `world` is the section of that name in every scenario, with `on_messages` if links must lose whole messages. With
-    `fleets_at_once`, one process may run two fleets at a time. A fleet of small models takes seconds for
-    `rounds_of_seconds` rounds. `kill` kills a node from outside, `look` finds possible leftovers of this world's runs,
-    and `a_kill_leaves` names the kinds of leftovers that stay after a killed supervisor until the next run.
+    Attributes:
+        world: the section `world` of every scenario.
+        on_messages: the section `world` for scenarios whose links must lose whole messages; empty: the usual one.
+        fleets_at_once: whether one process may run several fleets at a time.
+        rounds_of_seconds: for how many rounds a fleet of small models takes seconds.
+        kill: kills a node's process from outside, given the run directory and the node.
+        look: finds what runs in this world may leave behind.
+        a_kill_leaves: the kinds of leftovers that a killed supervisor leaves until the next run.
     """
 
     world: Keys
@@ -101,7 +105,10 @@ class Options:
 
 
 class Bench:
-    """A test bench that runs fleets in one world, used as `with Bench(...) as bench`; `left` has the leftovers."""
+    """A test bench that runs fleets in one world, used as `with Bench(...) as bench`.
+
+    `left` has the leftovers found after each group of runs.
+    """
 
     def __init__(self, options: Options) -> None:
         """Prepare to run fleets by `options`."""
@@ -113,7 +120,7 @@ class Bench:
         self._environment = {MARK: self._mark, "TMPDIR": str(self.folder / "tmp")}
 
     def __enter__(self) -> Self:
-        """Mark all processes that are started from now on, by an environment variable."""
+        """Set an environment variable by which every process started from now on can be found."""
         (self.folder / "tmp").mkdir()
         self._outside = ExitStack()
         self._outside.enter_context(patch.dict(os.environ, self._environment))
@@ -130,7 +137,10 @@ class Bench:
     # fleets by netdfl.run
 
     def fleets(self, plays: Mapping[str, Keys]) -> dict[str, FinishedRun]:
-        """Run scenarios, concurrently if one process may; each only once, at the first request."""
+        """Run scenarios, each only once: a later call returns the earlier result.
+
+        They run at the same time if the world allows several fleets in one process.
+        """
         due = {name: keys for name, keys in plays.items() if name not in self._fleets}
         threads = len(due) if self.options.fleets_at_once else 1
         if due:
@@ -140,7 +150,7 @@ class Bench:
 
     @contextmanager
     def going(self, plays: Mapping[str, Keys]) -> Iterator[dict[str, Future[FinishedRun]]]:
-        """Run scenarios concurrently while the caller acts on them."""
+        """Run scenarios at the same time; the body of the `with` acts on them meanwhile."""
         with self.looking(" and ".join(plays)), ThreadPoolExecutor(len(plays)) as pool:
             yield {name: pool.submit(self._play, name, keys) for name, keys in plays.items()}
 
@@ -148,13 +158,13 @@ class Bench:
         return netdfl.run(self.scenario(name, keys), out=self.folder / name, page=False)
 
     def scenario(self, name: str, keys: Keys) -> dict[str, Any]:
-        """Return a scenario in this world."""
+        """Return a scenario for this world, with the given name and keys."""
         return {"schema": "netdfl/1", "name": name, "world": self.world, **keys}
 
     # fleets by the command line
 
     def file(self, name: str, keys: Keys) -> Path:
-        """Write a scenario in this world to a file."""
+        """Write a scenario for this world to a file; return its path."""
         file = self.folder / f"{name}.yaml"
         file.write_text(json.dumps(self.scenario(name, keys)), encoding="utf-8")
         return file
@@ -170,7 +180,7 @@ class Bench:
 
     @contextmanager
     def looking(self, name: str, but_for: Collection[str] = ()) -> Iterator[None]:
-        """Record under `name` the new findings after the context, except these kinds."""
+        """Store under `name` the leftovers of what happens inside the `with`, except the kinds in `but_for`."""
 
         def look() -> Found:
             return {kind: what for kind, what in self._found().items() if kind not in but_for}
@@ -195,7 +205,10 @@ class Bench:
 
 
 def until(met: Callable[[], object], ended: Callable[[], bool], said: Callable[[], object] = str) -> None:
-    """Return when `met` is true. Raises AssertionError if the run `ended` before, or after some minutes."""
+    """Wait until `met` is true.
+
+    Raises AssertionError if the run `ended` before, with the text that `said` returns, or after some minutes.
+    """
     latest = time.monotonic() + PATIENCE_S
     while not met():
         assert not ended(), f"the run ended before anything could happen to it: {said()}"

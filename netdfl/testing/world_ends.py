@@ -41,7 +41,7 @@ LEARNING: Mapping[str, Keys] = {
     "a-server": AGREEING
     | {"algorithm": {"name": "fedavg", "lr": 0.1}, "topology": {"kind": "star", "participation": 0.5}},
 }
-"""One scenario of each family. One trains: that takes torch in every node, and all others only compare computations."""
+"""Scenarios, one of each family. Only one trains, as that needs torch in every node; the others just average."""
 NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name NOT LIKE '%\\_s' ESCAPE '\\' ORDER BY ALL"
 LONG: Keys = GOSSIP | {"rounds": 1_000_000, "evaluation": {"every": 1_000_000}}
 RESUMED: Keys = PUSH | {
@@ -54,7 +54,7 @@ RESUMED: Keys = PUSH | {
 
 
 def quickstart(bench: Bench) -> None:
-    """Check that the README's first scenario, made small, learns, and is judged by its expectations."""
+    """Check that the README's first scenario, with fewer nodes and rounds, learns and meets its expectations."""
     ended = bench.fleets(LEARNING)["quickstart"]
     assert (ended.exit_code, ended.result["verdict"]) == (ExitCode.PASS, "pass"), ended.result["reasons"]
     assert ended.result["world"] == bench.world["kind"]
@@ -109,7 +109,7 @@ def interrupt(bench: Bench) -> None:
 
 
 def interrupt_aloud(bench: Bench) -> None:
-    """Check an interrupt like `interrupt`, in a world whose lower layers print messages at the end."""
+    """Check an interrupt as `interrupt` does, in a world whose lower layers print messages when they end."""
     _interrupted(bench)
 
 
@@ -169,7 +169,7 @@ def full_disk(bench: Bench) -> None:
 
 
 def full_disk_aloud(bench: Bench) -> None:
-    """Check a full disk like `full_disk`, in a world whose lower layers print messages at the end."""
+    """Check a full disk as `full_disk` does, in a world whose lower layers print messages when they end."""
     _filled(bench)
 
 
@@ -195,20 +195,20 @@ def nothing_left(bench: Bench) -> None:
 
 
 def nothing_left_but_by_a_kill(bench: Bench) -> None:
-    """Check leftovers like `nothing_left`, except for the kinds that a killed supervisor leaves until the next run."""
+    """Check leftovers as `nothing_left` does, but permit the kinds that a killed supervisor leaves."""
     assert bench.options.a_kill_leaves
     nothing_left(bench)
 
 
 def kept_models(path: Path) -> dict[str, tuple[float, list[float]]]:
-    """Return every kept model: its weight and its numbers."""
+    """Return every stored model of a run, by file name: its weight and its numbers."""
     read = {file.name: read_snapshot(file) for file in sorted((path / "models").iterdir())}
     assert len(read) >= 4
     return {name: (snapshot.weight, snapshot.x.tolist()) for name, snapshot in read.items()}
 
 
 def _killed(bench: Bench) -> Path:
-    """Return a run whose command was killed in the middle."""
+    """Start a run and kill its command in the middle; return the run's directory."""
     with bench.looking("killed", but_for=bench.options.a_kill_leaves):
         running = bench.start("killed", bench.file("killed", _resumed(bench)), "--no-page")
         running.until_round(6)
@@ -222,7 +222,7 @@ def _resumed(bench: Bench) -> Keys:
 
 
 def _check_lives(run: Run, rounds: int) -> None:
-    """Check that nodes with a second life continued after their own last rounds."""
+    """Check that nodes that returned after a crash continued after their own last rounds."""
     for resumed in run.result.get("resumed", ()):
         for node, own in resumed["rounds"].items():
             assert own >= 5

@@ -44,7 +44,7 @@ SERVER: Keys = GOSSIP | {
 }
 KEPT = {"state": "kept", "restart_after": "300ms"}
 LATE_ROUNDS = 120
-"""More than pass until a late node has started: what is late in the last round is not in the sum of weights."""
+"""Enough rounds for a late node to join well before the last; weight under way at the end would not be counted."""
 
 CRASHES: Mapping[str, Keys] = {
     "crashes": GOSSIP
@@ -110,7 +110,7 @@ KILLED: Mapping[str, Keys] = {
 
 
 def crash_is_no_death(bench: Bench) -> None:
-    """Check that a scripted crash ends its node alone, the oracle informs the others, and the run ends well."""
+    """Check that a scripted crash ends only its node, that the other nodes are informed, and that the run ends well."""
     crashed = bench.fleets(CRASHES)["crashes"]
     assert crashed.exit_code == ExitCode.PASS, crashed.result["reasons"]
     assert crashed.result["died"] == []
@@ -125,7 +125,7 @@ def crash_is_no_death(bench: Bench) -> None:
 
 
 def crash_and_return_with_kept_state(bench: Bench) -> None:
-    """Check that a node returns after its last finished round, repeats unacknowledged messages, and loses no mass."""
+    """Check that a node returns after its last finished round, repeats unacknowledged messages, and loses no weight."""
     replayed = bench.fleets(CRASHES)["crashes"].run
     assert [(node, details) for _, node, _, details in events(replayed, "restart")] == [(2, {"epoch": 1})]
     assert rounds_played(replayed, 2) == list(range(8))
@@ -141,7 +141,7 @@ def crash_and_return_with_kept_state(bench: Bench) -> None:
 
 
 def crash_and_return_with_lost_state(bench: Bench) -> None:
-    """Check that a node returns with a neighbor's model, and that its lost mass and the new mass are counted."""
+    """Check that a node returns with a neighbor's model, and that its lost and its new push-sum weight are counted."""
     lost = bench.fleets(_lossy(bench, RETURNS))["lost"]
     (restart,) = lost.result["restarts"]
     assert restart["model_of"] in (0, 1, 2)
@@ -174,7 +174,7 @@ def crash_of_the_server(bench: Bench) -> None:
 
 
 def late_join(bench: Bench) -> None:
-    """Check that a node joins late with a neighbor's model and a push-sum weight of its own, and not after a crash."""
+    """Check that a node that joins late gets a neighbor's model and its own weight, and is not taken for crashed."""
     late = bench.fleets(CRASHES)["late"]
     assert late.exit_code == ExitCode.PASS, late.result["reasons"]
     found = events(late.run, "crash", "restart", "died", "failed")
@@ -200,7 +200,7 @@ def pause_and_resume(bench: Bench) -> None:
 
 
 def kill_of_a_node(bench: Bench) -> None:
-    """Check that a node killed from outside is a death with its signal, and the others finish."""
+    """Check that a node whose process is killed from outside counts as dead, with the signal, and the others finish."""
     with bench.going(KILLED) as ending:
         for name, each in ending.items():
             path = bench.folder / name
@@ -216,7 +216,7 @@ def kill_of_a_node(bench: Bench) -> None:
 
 
 def stall_named_and_ended(bench: Bench) -> None:
-    """Check that a stall is named by cause, root and culprit, kept with the nodes' stacks, and ends the run."""
+    """Check that a stall ends the run, and is reported with its cause, its root, and the nodes' call stacks."""
     ended = bench.fleets(_lossy(bench, STALLS))
     lost, deadlock = ended["lost-message"], ended["deadlock"]
     assert _causes(lost) == [("lost_message", [3], [2])]
@@ -227,7 +227,7 @@ def stall_named_and_ended(bench: Bench) -> None:
 
 
 def stall_skipped(bench: Bench) -> None:
-    """Check that the nodes go on without a skipped node and finish, where the scenario skips the cause of a stall."""
+    """Check that, where the scenario skips the cause of a stall, the nodes go on without it and finish."""
     skipped = bench.fleets(_lossy(bench, STALLS))["skipped"]
     assert skipped.exit_code == ExitCode.PASS, skipped.result["reasons"]
     assert _causes(skipped) == []

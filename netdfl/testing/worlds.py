@@ -51,7 +51,10 @@ WORLD_CHECKS: tuple[Check, ...] = (
 
 
 class WorldDifference(NamedTuple):
-    """A difference of a world from others, with its reason; `instead` replaces the check, None skips it."""
+    """A difference of one world from the others, with its reason.
+
+    `instead` is the check that replaces the usual one; None: the check is skipped.
+    """
 
     why: str
     instead: Check | None = None
@@ -73,7 +76,10 @@ class TestedWorld:
     differs: Mapping[Check, WorldDifference] = field(default_factory=dict)
 
     def hold(self, check: Check, bench: Bench) -> None:
-        """Run `check` on this world, or its replacement. Raises AssertionError; SkipTest for a skipped one."""
+        """Run `check` on this world, or the check that replaces it there.
+
+        Raises AssertionError if it fails, SkipTest if this world skips it.
+        """
         row = self.differs.get(check)
         if row is None:
             check(bench)
