@@ -32,7 +32,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", r
 
 @cache
 def script(entry: str = "main.js") -> str:
-    """Return the JavaScript of the page: the libraries, then the modules that `entry` needs, then `entry`."""
+    """Return all JavaScript of the page: the libraries, netdfl's modules that `entry` needs, and `entry` itself."""
     libraries = [_read(f"vendor/{name}") for name in LIBRARIES]
     own = [_as_function(name) for name in _in_order(entry.removesuffix(".js"), set())]
     return "\n".join([*libraries, '(() => {\n"use strict";\nconst modules = {};', *own, "})();"])
@@ -86,7 +86,10 @@ def render(run: Run) -> str:
 
 
 def fill(data: Json, policy: str, live: str = "", entry: str = "main.js") -> str:
-    """Return the page with `data`, under a content security `policy`; later data come from the address `live`."""
+    """Return a page with `data`, under the given content security `policy`.
+
+    The page asks the address `live` for later data; without one it asks for none.
+    """
     page = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True)
     # Cytoscape and uPlot set styles of single elements, which needs no leave; the one sheet and script have digests.
     policy += f"; script-src {digest(script(entry))}; style-src {digest(style())}"
@@ -105,5 +108,5 @@ def fill(data: Json, policy: str, live: str = "", entry: str = "main.js") -> str
 
 
 def _inert(text: str) -> str:
-    """Return JSON that can't end an HTML element of the page, whatever its texts contain."""
+    """Return JSON text in which no character can end the HTML element that contains it."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

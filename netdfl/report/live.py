@@ -22,7 +22,7 @@ from netdfl.report.words import duration, figure, not_delivered, own_figures, re
 COLORS = {"pass": "bold green", "done": "bold blue", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
 VALUES = 13
-"""The column of the values in rows of the summary."""
+"""The column of the terminal at which values begin in the summary."""
 MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
@@ -67,7 +67,7 @@ class PlainView:
 
 
 class LiveView(PlainView):
-    """A live view with a panel that is redrawn in place, below the notes."""
+    """A live view that prints notes, and below them a panel that is redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         """Prepare to draw on `console`, a terminal."""
@@ -94,7 +94,7 @@ class LiveView(PlainView):
         self._live.update(drawn, refresh=True)
 
     def _fold(self) -> None:
-        """Adapt to a narrower terminal, which has wrapped the drawn lines, so that they can be erased."""
+        """Adapt to a terminal that became narrower and wrapped the drawn lines, so that all of them can be erased."""
         width = self.console.width
         if width < self._width and self._lengths:
             rows = sum(max(1, -(-length // width)) for length in self._lengths)
@@ -127,13 +127,13 @@ def describe(status: FleetStatus) -> dict[str, str]:
 
 
 def _messages(counts: MessageCounts) -> str:
-    """Return a text with the numbers of messages sent and not delivered, without those under way."""
+    """Return the numbers of messages sent and not delivered as text; those under way are left out."""
     told = [f"{count:,} {name}" for name, count in asdict(counts).items() if name in MISHAPS and count]
     return ", ".join([f"{counts.sent:,} sent", *told])
 
 
 def summary_text(result: Json, run_path: Path) -> str:
-    """Return the summary at a run's end as text without colors."""
+    """Return the summary of a finished run as text without colors."""
     head, lines, rows = summary(result, run_path)
     return "\n".join([f"{result['verdict']}  {head}", *_below(lines, rows)])
 
@@ -175,13 +175,13 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
 
 
 def _times(result: Json) -> dict[str, str]:
-    """Return texts on the use of the time, and on the length of rounds."""
+    """Return texts on how the fleet's time was used, and on the length of rounds."""
     spent = result.get("time")
     return {} if spent is None else {"time": spent["text"], "a round": round_words(spent)}
 
 
 def _took(result: Json) -> str:
-    """Return the duration of a run as text, in the simulated world with its virtual time."""
+    """Return the duration of a run as text; for a simulated run, its virtual time too."""
     virtual = result.get("virtual_duration_s")
     real = duration(result["duration_s"])
     return real if virtual is None else f"{real}; {duration(virtual)} in virtual time"

@@ -32,7 +32,7 @@ class Curves:
             self.seen.append(evaluation)
 
     def beside(self, told: dict[str, str]) -> dict[str, str]:
-        """Return `told` with added curves of accuracy and loss, if there are at least two values."""
+        """Return the named facts in `told`, with curves of accuracy and loss in front if these have two values."""
         accuracy = [each.test_accuracy for each in self.seen if each.test_accuracy is not None]
         loss = [each.test_loss for each in self.seen if each.test_loss is not None]
         found = [("accuracy", accuracy, share), ("loss", loss, figure)]
@@ -62,7 +62,7 @@ def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
 
 
 def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = None) -> RenderableType:
-    """Lay out a status for a terminal: title, progress bar, the facts in `told`, curves, waits, keys.
+    """Lay out a status for a terminal: title, progress bar, the facts in `told`, curves, waiting nodes, keys.
 
     Each is one line, cut at the terminal's width.
     """

@@ -34,7 +34,7 @@ WHY: Mapping[str, Mapping[str, str]] = {
         "went_on": "its receiver had gone on with what it had, or did not expect it",
     },
 }
-"""Reasons within a class, in words."""
+"""Reasons why messages of a class were not delivered, in words."""
 
 
 def share(value: float | None) -> str:
@@ -69,7 +69,7 @@ def not_delivered(messages: Json) -> str:
 
 
 def _why(reasons: Mapping[str, int], total: int) -> str:
-    """Return reasons in parentheses, each with its number unless there is only one."""
+    """Return the reasons in parentheses, each with its number; a reason for all `total` messages stands alone."""
     words = [reason.replace("_", " ") for reason in reasons]
     if len(words) == 1 and sum(reasons.values()) == total:
         return f" ({words[0]})"
@@ -91,7 +91,7 @@ def duration(seconds: float) -> str:
 
 
 def warnings(result: Json) -> Iterator[str]:
-    """Yield the sentences of a result's warnings that are not among its reasons."""
+    """Yield the sentences of a result's warnings, except those that the reasons of its verdict repeat."""
     told = set(result["reasons"])
     yield from (each["text"] for each in result.get("warnings", ()) if each["text"] not in told)
 
@@ -116,7 +116,7 @@ def remarks(result: Json) -> Iterator[str]:
 
 
 HONEST = ("hello_first", "stale_epoch", "overloaded")
-"""Reasons of refusals that happen where a node was restarted or is slow."""
+"""Reasons for which messages are refused although their sender works well: a node was restarted, or is slow."""
 
 
 def _refused(result: Json) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _unreached(found: Json) -> str:
 
 
 def _action(event: Json) -> str:
-    """Return an event's action as text: `crash`, `restart`; for links the entry, such as `partition 0..3 | 4..7`."""
+    """Return an event's action as text: `crash`, `restart`; for a link its entry, such as `partition 0..3 | 4..7`."""
     if event["action"] not in ("set", "unset") or "entry" not in event:
         return str(event["action"]).replace("_", " ")
     return f"{event['entry'].replace('_', ' ')} {event.get('where', '')}".rstrip()
@@ -186,7 +186,7 @@ def _model_of(restart: Mapping[str, object]) -> str:
 
 
 def own_figures(result: Json) -> list[tuple[str, float, str]]:
-    """Return the task's own metrics: name, last value of the average model, and a text about local models.
+    """Return the metrics of a user's own task: name, last value of the average model, and a text about local models.
 
     The loss is one of them where no accuracy is measured.
     """
@@ -217,7 +217,7 @@ PARTS = {
 
 
 def part_rows(spent: Json) -> list[list[str]]:
-    """Return the uses of the fleet's time, the largest first, with their shares."""
+    """Return a table of how the fleet's time was used: the use, its seconds, its share; the largest first."""
     parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent[key] > 0), reverse=True)
     return [[words, seconds(value), share(value / spent["total_s"])] for value, words in parts]
 
@@ -240,7 +240,14 @@ NO_TIME = "Rounds took no virtual time: the scenario has neither compute time no
 
 
 class NodeTime(NamedTuple):
-    """The mean round of one node in seconds: the whole round, its training, its waiting."""
+    """The mean round of one node, in seconds.
+
+    Attributes:
+        node: the node.
+        train: the time that it trains.
+        wait: the time that it waits.
+        whole: the length of the round.
+    """
 
     node: int
     train: float
@@ -249,7 +256,7 @@ class NodeTime(NamedTuple):
 
 
 def say_rounds(times: Sequence[NodeTime]) -> str:
-    """Return a sentence about the mean round of the median node and of the slowest."""
+    """Return a sentence about the mean length of a round, at the median node and at the slowest node."""
     slowest = max(times, key=lambda each: each.whole)
     if not slowest.whole:
         return f"{NO_TIME}."

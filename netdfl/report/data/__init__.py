@@ -1,4 +1,4 @@
-"""The data of a run's page, in plain form, which are the same for the written file and the served page."""
+"""The data of a run's page as plain values, the same for a page written to a file and for a served one."""
 
 from netdfl.report.data.whole import SCHEMA, page_data
 

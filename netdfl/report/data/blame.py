@@ -1,4 +1,4 @@
-"""The blame of a run on its page, as `netdfl blame` kept it: the table, and lanes of both runs for its first rows."""
+"""The results of `netdfl blame` on a run's page: a table of causes, and pictures for its first rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from netdfl.report.data.frame import Made
 
 
 def blame(run: Run) -> Made | None:
-    """Return the kept blame of `run`, its bars as numbers of `BARS`; None if there is none."""
+    """Return the stored results of `netdfl blame` for `run`; None if there are none.
+
+    Each kind of bar in a picture is a number, its place in `BARS`.
+    """
     found = kept_blame(run)
     return None if found is None else {**found}

@@ -1,4 +1,4 @@
-"""Figures by round: of the fleet, their spread over nodes, of each node, and the use of each node's time."""
+"""Figures by round: of the fleet, their spread over nodes, of each node, and how each node spent its time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from netdfl.record.run import Run
 from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, shorten, whole
 
 KEPT = ("train_loss", "test_accuracy", "weight", "round_s", "train_s", "bytes_sent")
-"""Metrics that are shown for each node; `ends` beside them is the time at which it ended the round."""
+"""Metrics that the page shows for each node, beside `ends`, the time at which the node finished the round."""
 MOST_OWN = 6
-"""Most figures of the task's own, like `test_mae`, that are shown for each node."""
+"""The most metrics of a user's own task, like `test_mae`, that the page shows for each node."""
 
 
 def own_of_nodes(run: Run) -> list[str]:
-    """Return the names of a task's own metrics that single nodes have, without accuracy."""
+    """Return the names of the test metrics, other than accuracy, that are recorded for single nodes."""
     rows = run.rows(
         "SELECT DISTINCT name FROM metrics WHERE node IS NOT NULL AND name LIKE 'test@_%' ESCAPE '@' "
         f"AND name <> 'test_accuracy' ORDER BY name LIMIT {MOST_OWN}"
@@ -52,7 +52,7 @@ def node_matrices(run: Run, frame: Frame) -> Made:
 
 
 def _places(shown: object, size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the index of each number below `size` among the displayed ones; -1 if it is not displayed."""
+    """Return, for each number from 0 to `size` - 1, its index in `shown`; -1 if it is not there."""
     places = np.full(max(1, size), -1)
     numbers = np.asarray(shown, dtype=int)
     places[numbers] = np.arange(len(numbers))
@@ -63,11 +63,11 @@ SPENT = ("compute", "link", "late", "behind", "rest")
 
 
 def time_by_node(run: Run, frame: Frame) -> Made | None:
-    """Return the seconds that each displayed node spent over all rounds, by use.
+    """Return the seconds that each displayed node spent over all rounds, by kind of use.
 
-    The uses are computing; waiting for a message on a link; waiting in vain until a deadline, or for a lost message;
-    waiting for nodes that had not sent yet; and anything else. None in a sampled record: the message that ended a wait
-    may have no row.
+    The uses are computing; waiting for a message that was on its link; waiting in vain until a deadline, or for a lost
+    message; waiting for nodes that had not sent yet; and anything else. None for a run that recorded only some of its
+    messages: the message that ended a wait may have no row.
     """
     if not run.sampling.is_all:
         return None
@@ -99,7 +99,7 @@ MOST_POINTS = 1000
 
 
 def fleet_curves(run: Run, frame: Frame) -> Made:
-    """Return the fleet's metrics by name, each as (round, time, bytes sent until then, value)."""
+    """Return each metric of the fleet as columns: round, time, bytes that all nodes had sent by then, and value."""
     rows = run.rows(
         "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL AND value IS NOT NULL "
         "ORDER BY name, at_s, round"
@@ -123,7 +123,7 @@ def fleet_curves(run: Run, frame: Frame) -> Made:
 
 
 def spreads(run: Run) -> Made:
-    """Return the spread of the nodes' metrics by round: mean, median, extremes, and the nodes with extremes."""
+    """Return the spread of each metric over the nodes, by round: mean, median, extremes and the nodes with these."""
     rows = run.rows(
         "SELECT name, round, median(at_s), avg(value), median(value), min(value), max(value), "
         "arg_min(node, (value, node)), arg_max(node, (value, -node)) FROM metrics "

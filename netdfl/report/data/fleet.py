@@ -1,6 +1,6 @@
-"""The fleet as a picture: nodes, links, deaths, and the position of each node.
+"""The fleet as a picture: nodes, links, nodes that died, and the position of each node.
 
-Positions follow geography, sites, a server, a circle, springs, or a disc.
+Positions follow geography, sites, a server in the middle, a circle, springs, or a disc.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ MOST_EDGES = 20_000
 
 
 def fleet(run: Run, frame: Frame) -> Made:
-    """Return positions of the displayed nodes in a square from -1 to 1, the links of round 0, and texts on both."""
+    """Return the picture of the fleet: positions of the displayed nodes, the links of round 0, and a sentence.
+
+    Positions are in a square from -1 to 1.
+    """
     graph = run.graph
     shown = set(frame.nodes)
     edges = [] if graph is None else [edge for edge in graph["edges"] if edge[0] in shown and edge[1] in shown]
@@ -64,13 +67,16 @@ def _degrees(graph: GraphForm) -> list[list[int]]:
 
 CIRCLES = ("ring", "directed_ring", "exponential", "one_peer_exponential", "full")
 MOST_FORCES = 300
-"""Larger graphs are placed evenly over a disc, by node number."""
+"""The largest graph that is laid out by forces; nodes of a larger one are spread evenly over a disc, by number."""
 MOST_NAMED = 12
 Edges = Sequence[Sequence[int]]
 
 
 def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> tuple[Floats, str]:
-    """Return positions in a square from -1 to 1, the same for equal graphs, and a remark about them."""
+    """Return positions of the nodes in a square from -1 to 1, and a sentence about them, which may be empty.
+
+    Equal graphs have equal positions.
+    """
     count, given = len(nodes), graph or GraphForm(num_nodes=1, edges=[])
     known = given.get("places") or ()
     if any(place is not None for place in known):
@@ -101,7 +107,7 @@ def place_sites(count: int, edges: Sequence[tuple[int, int]]) -> Floats:
 
 
 def _geography(nodes: Sequence[int], where: Sequence[Sequence[float] | None], edges: Edges) -> Floats:
-    """Return positions as on a map, north up; a node without a place is put among its neighbors."""
+    """Return positions as on a map, north up; a node with unknown geographic position is put among its neighbors."""
     rows = {node: row for row, node in enumerate(nodes)}
     earth = np.asarray([(math.nan, math.nan) if at is None else at for at in where], dtype=float)
     earth[:, 1] = _unwrapped(earth[:, 1])
@@ -133,7 +139,7 @@ def _apart(at: Floats) -> Floats:
 
 
 def _disjoint(groups: Mapping[str, Sequence[int]], num_nodes: int) -> Mapping[str, Sequence[int]]:
-    """Return the groups if each node is in exactly one of them; else none."""
+    """Return the groups if each node is in exactly one of them; else no groups."""
     named = sorted(node for group in groups.values() for node in group)
     return groups if named == list(range(num_nodes)) else {}
 

@@ -1,6 +1,6 @@
-"""The frame of the page's data: the number of nodes, the displayed ones, and the displayed moments.
+"""The frame of a page: which nodes and rounds it displays, and at which moments its time slider stops.
 
-Columns of numbers are shortened to the digits that a picture shows and made ready for JSON.
+Columns of numbers are also shortened here to the digits that a picture shows, and made ready for JSON.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Plain: TypeAlias = list[float | int | None]
 """Numbers as JSON has them; None stands for a missing one."""
 
 FIGURE, TIME = 4, 7
-"""Digits of a figure, and of a time."""
+"""The number of significant digits of a figure, and of a time."""
 
 
 def shorten(values: Floats | Sequence[float | None], digits: int = FIGURE) -> Plain:
-    """Round numbers to `digits` digits, whole ones to integers; None for missing or infinite ones."""
+    """Round numbers to `digits` significant digits, whole ones to integers; None stands for NaN and infinity."""
     given = np.asarray(values, dtype=float)
     size = np.abs(given)
     usual = (size > SMALLEST) & (size < LARGEST)
@@ -53,7 +53,7 @@ def _short(value: float, digits: int) -> float | int | None:
 
 
 def whole(values: Floats | Sequence[float]) -> Plain:
-    """Return values as integers, without the rounding of other columns; None for NaN and infinity."""
+    """Return values as exact integers; None for NaN and infinity."""
     return [int(value) if math.isfinite(value) else None for value in np.asarray(values, dtype=float).tolist()]
 
 
@@ -75,17 +75,25 @@ class TextColumn:
 
 MOST_MOMENTS = 300
 MOST_NODES = 2000
-"""The most nodes that are all shown; a larger fleet shows evenly spaced ones, and nodes with crashes or pauses."""
+"""The largest fleet of which every node is shown.
+
+Of a larger one, the page shows evenly spaced nodes, and those that crashed or paused.
+"""
 MOST_CELLS = 60_000
-"""The largest number of cells, by node and round, for which numbers are kept."""
+"""The most values of a metric, nodes times rounds, that a page keeps."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The frame of a page: the displayed `nodes`, and the `rounds` for which each node's figures are kept.
+    """The frame of a page.
 
-    `moments` are the positions of the time slider: seconds since the start, or, where no time passed, numbers of ended
-    rounds (`by_round`).
+    Attributes:
+        num_nodes: the number of nodes of the fleet.
+        num_rounds: the number of rounds.
+        nodes: the nodes that are displayed.
+        rounds: the rounds for which each node's figures are kept.
+        moments: the stops of the time slider: seconds since the start, or numbers of finished rounds if no time passed.
+        by_round: whether the moments are numbers of rounds.
     """
 
     num_nodes: int
@@ -131,7 +139,7 @@ def find_frame(run: Run) -> Frame:
 
 
 def _moments(rounds: int, end_s: float) -> Floats:
-    """Return moments with few digits, so that JSON holds them exactly and counts agree with the page."""
+    """Return the stops of the time slider, rounded to digits that JSON holds exactly, so that counts agree."""
     if end_s <= 0:
         found = np.unique(np.linspace(0, rounds, min(rounds, MOST_MOMENTS) + 1).round())
     else:

@@ -1,6 +1,6 @@
-"""The events of a run: events, waits, outages of nodes, ends of logs, and scheduled changes of links.
+"""The events of a run: crashes and the like, waits, outages of nodes, ends of logs, and scheduled changes of links.
 
-Changes of links are spans of time for charts, and in lists a row for each, or for many.
+A chart shows changes of links as spans of time; a list shows a row for each, or one row for many.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ SCHEDULED = "(node IS NULL AND details->>'where' IS NOT NULL)"
 
 @dataclass(slots=True)
 class LinkEventBand:
-    """The link changes of one entry of `events`: their time spans, and their rows in the list of events."""
+    """The changes of links that one entry of the scenario's `events` makes.
+
+    Attributes:
+        kind: the kind of change, such as a partition.
+        places: the links or nodes that it concerns, as text.
+        spans: when it lasts, as (begin, end) in seconds; an end of None: to the end of the run.
+        rows: its rows in the list of events, each with its time in seconds.
+    """
 
     kind: str
     places: list[str] = field(default_factory=list)
@@ -78,7 +85,7 @@ MOST_NAMES = 12
 
 
 def bands(run: Run) -> list[Made]:
-    """Return the scheduled link changes: kind, place, and time spans (None: to the end)."""
+    """Return the scheduled link changes: kind, name, and time spans (end None: to the end of the run)."""
     return [
         {"kind": band.kind, "name": band.name[:120], "spans": [list(span) for span in joined(band.spans)]}
         for band in find_bands(run)
@@ -86,7 +93,7 @@ def bands(run: Run) -> list[Made]:
 
 
 def joined(spans: list[tuple[float, float | None]], most: int = 400) -> list[tuple[float, float | None]]:
-    """Join adjacent time spans; if there are too many to draw, return one from the first to the last."""
+    """Join time spans that touch; if more than `most` are left, return a single one from the first to the last."""
     made: list[tuple[float, float | None]] = []
     for begin, end in spans:
         if made and made[-1][1] == begin:
@@ -172,7 +179,7 @@ MOST_NODES, MOST_TEXT = 64, 4000
 
 
 def logs(run: Run, frame: Frame) -> Made:
-    """Return the last lines of each node's log, for a small fleet, without empty logs."""
+    """Return the last lines of each node's log, by node; none for a large fleet or an empty log."""
     if frame.num_nodes > MOST_NODES or not (run.path / "logs").is_dir():
         return {}
     found: Made = {}

@@ -16,10 +16,10 @@ MOST_POINTS = 300
 
 
 def resources(run: Run) -> Made | None:
-    """Return cores in use, bytes of memory and bytes of GPU memory by process and time; None without samples.
+    """Return the use of resources by process over time: cores, bytes of memory, bytes of GPU memory.
 
-    `total` is the sum over all processes, also of processes that are not shown. Values between samples are
-    interpolated.
+    `total` is the sum over all processes, including those that are not shown. Values between samples are interpolated.
+    None if the run has no samples.
     """
     order = "SELECT process FROM resources GROUP BY process ORDER BY max(cpu_s) - min(cpu_s) DESC, process"
     names = [name for (name,) in run.rows(order)]
@@ -46,9 +46,10 @@ def resources(run: Run) -> Made | None:
 def _of_process(
     grid: Floats, table: dict[str, Floats], mine: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> list[Floats]:
-    """Return three arrays with a value for each time in `grid`: cores in use, bytes of memory, bytes of GPU memory.
+    """Return the use of resources of one process: cores, bytes of memory and bytes of GPU memory, one array each.
 
-    They are for one process, which may have been restarted under other ids; a value is NaN while it did not run.
+    The arrays have a value for each time in `grid`, NaN while the process did not run. `mine` marks its rows in
+    `table`; it may have been restarted under other process ids.
     """
     lives = []
     for pid in np.unique(table["pid"][mine]):

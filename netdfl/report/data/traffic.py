@@ -1,4 +1,7 @@
-"""Messages on the page: counts up to each moment, figures and rules of each link, and single messages."""
+"""Messages on the page: counts up to each moment, figures and rules of each link, and single messages.
+
+The class of a message says what became of it, such as delivered, late or lost.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ NUMBERS = {name: number for number, name in enumerate(FateClass)}
 CLASS_NUMBER = f"""CASE split_part(fate, ':', 1) {
     " ".join(f"WHEN '{kind.value}' THEN {NUMBERS[Fate(kind).counts_as]}" for kind in FateKind)
 } END"""
-"""The place of a message's class in `FateClass`, as SQL."""
+"""An SQL expression for the class of a message, as the place of that class in `FateClass`."""
 CLASSES = tuple(name for name in FateClass if name is not FateClass.UNFINISHED)
 
 
 def count_by_moment(run: Run, frame: Frame) -> Made:
-    """Return messages and bytes sent, and messages of each class, up to and including each moment.
+    """Return, for each moment of the page, the messages and bytes sent by then, and the messages of each class.
 
-    A message counts as sent at its first sending, and has its fate at its arrival, or at once if it never arrived.
-    In a sampled record, messages of a round count when the last of them has its fate.
+    A message counts as sent at its first sending. It counts in its class from its arrival on, or at once if it never
+    arrived. Where only some messages are recorded, those of a round count when the last of them has its fate.
     """
     if run.sampling.is_all:
         table, number, when, then = "messages", "1", "sent_s", "coalesce(arrived_s, sent_s)"
@@ -81,7 +84,7 @@ def links(run: Run, most: int | None = None) -> Made:
 
 
 def rules(run: Run, traffic: Made) -> list[Made]:
-    """Return the rules of links as text, each with indices in `traffic` of the links it applies to (None: all)."""
+    """Return the rules of links as text, each with the indices of its links in `traffic` (None: all links)."""
     told = run.result.get("link_rules") if run.finished else None
     if not told:
         return []
@@ -111,9 +114,9 @@ def _named(of: str, edges: dict[tuple[int, int], int], groups: Groups, size: int
 
 
 def messages(run: Run, frame: Frame) -> Made:
-    """Return the messages in order of sending; if there are too many, a selection with more of the lost ones.
+    """Return the messages in order of sending; if there are too many, a selection that keeps more of the lost ones.
 
-    `every` is 1 where all are there; `recorded` says which ones a sampled record has.
+    `every` is 1 if all are there; `recorded` says which messages a run recorded that did not record all.
     """
     ((sent, total),) = run.rows(
         "SELECT (SELECT coalesce(sum(messages), 0)::BIGINT FROM round_totals), (SELECT count(*) FROM messages)"

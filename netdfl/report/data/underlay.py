@@ -1,4 +1,4 @@
-"""The underlay on the page: sites, core links, the load of each by time, and the links of nodes that share it.
+"""The underlay on the page: sites, core links between them, their load, and the nodes' links that share them.
 
 The record has when each message was sent and arrived. Its bytes are spread evenly over that time, but not before the
 edge's previous message had arrived. They are counted on the core links of the route in force at each moment.
@@ -55,7 +55,11 @@ def underlay(run: Run, frame: Frame) -> Made | None:
 
 
 def _fullest(form: UnderlayForm, carried: Floats) -> list[int]:
-    """Return the indices of core links: those whose traffic takes most seconds at their rate first, then by bytes."""
+    """Return the indices of core links, the busiest first.
+
+    The busiest link needs the most seconds at its rate to carry the bytes in `carried`; links without a rate follow, by
+    bytes.
+    """
     takes = [
         nbytes / link["rate_bps"] if link["rate_bps"] else 0.0
         for link, nbytes in zip(form["links"], carried, strict=True)
@@ -90,7 +94,7 @@ def _link(form: UnderlayForm, number: int, crossed: _Crossings, carried: Floats,
 
 
 class _Crossings:
-    """The messages that arrived, split where routes changed, and the core links that each part crossed."""
+    """The messages that arrived, split where routes changed meanwhile, and the core links that they crossed."""
 
     def __init__(self, form: UnderlayForm, rows: Mapping[str, Floats]) -> None:
         site_of = np.asarray(form["site_of"], dtype=int)
@@ -130,9 +134,10 @@ _NONE = np.zeros(0, dtype=int)
 
 
 def _parts(form: UnderlayForm, rows: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return the messages, split where routes change; a part has bytes in proportion to its time.
+    """Return the messages as columns, each split into parts where routes changed while it was under way.
 
-    The column `routes` is the index of the routes in force from `begun` to `until`.
+    A part has bytes in proportion to its time. The column `routes` is the index of the routes in force from `begun` to
+    `until`.
     """
     begun, arrived = rows["begun_s"], rows["arrived_s"]
     at_once, took = arrived <= begun, np.where(arrived > begun, arrived - begun, 1.0)
@@ -163,9 +168,9 @@ def _up(times: Floats, cuts: Sequence[Sequence[float | None]]) -> Floats:
 
 
 def _by_link(form: UnderlayForm, pair_of: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Return, for each core link, the sorted indices of the message parts that crossed it.
+    """Return, for each core link, the sorted indices of the parts of messages that crossed it.
 
-    `pair_of` has a number for each part that stands for the routes in force, the sender's site and the receiver's.
+    `pair_of` has a number for each part, which stands for the routes in force, the sender's site and the receiver's.
     """
     size = len(form["sites"])
     ways = {
@@ -183,7 +188,7 @@ def _by_link(form: UnderlayForm, pair_of: NDArray[np.int64]) -> dict[int, NDArra
 
 
 def _carried_until(moments: Floats, begun: Floats, arrived: Floats, amounts: Floats) -> Floats:
-    """Return the sum carried by each moment, where each of `amounts` flows evenly from `begun` to `arrived`."""
+    """Return the sum carried up to each of `moments`; each of `amounts` flows evenly from `begun` to `arrived`."""
     until = np.zeros(len(moments))
     slow = arrived > begun
     slopes = amounts[slow] / (arrived - begun)[slow]
@@ -197,6 +202,6 @@ def _carried_until(moments: Floats, begun: Floats, arrived: Floats, amounts: Flo
 
 
 def _added(places: NDArray[np.int64], weights: Floats, count: int) -> Floats:
-    """Return, for each of `count` indices, the sum of the weights placed at that index or before."""
+    """Return running sums: for each index below `count`, the sum of the weights placed there or at lower ones."""
     sums: Floats = np.cumsum(np.bincount(places, weights, minlength=count + 1).astype(float))[:count]
     return sums

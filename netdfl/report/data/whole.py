@@ -1,4 +1,4 @@
-"""The page's data of one run, put together."""
+"""All data of one run's page, as one JSON object."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def page_data(run: Run, *, tolerant: bool = False) -> Made:
 
 
 def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], object], object]]:
-    """Return for each part the function that makes it, and the value used if that fails.
+    """Return for each part of the data the function that reads it, and the value that replaces it if that fails.
 
     Some functions read parts that were `made` before.
     """
