@@ -63,7 +63,7 @@ def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette
 
 
 class _Pages:
-    """The handlers of the server's routes."""
+    """The handlers of the server's routes: methods that answer requests."""
 
     def __init__(self, folder: RunFolder, token: str, write: bool) -> None:
         self._folder, self._token, self._write = folder, token, write
@@ -74,7 +74,7 @@ class _Pages:
 
     @asynccontextmanager
     async def living(self, app: Starlette) -> AsyncIterator[None]:
-        """End the runs that pages started when the server ends."""
+        """Do nothing until the server ends, then end the runs that pages started."""
         try:
             yield
         finally:
@@ -172,7 +172,7 @@ class _Pages:
 
 
 async def _body(request: Request) -> bytes:
-    """Return the body of a request, cut one byte behind the largest that is allowed."""
+    """Return the body of a request, but at most one byte more than the largest permitted body."""
     body = b""
     async for part in request.stream():
         body += part
@@ -199,6 +199,6 @@ def _none() -> Response:
 
 
 def _empty(title: str) -> dict[str, object]:
-    """Return the data of an empty page; the page then loads the rest from its address."""
+    """Return the data of an empty page, which loads everything else from its address."""
     head = {"title": title, "subtitle": "", "verdict": "opening", "reasons": [], "numbers": [], "footer": ""}
     return {"head": head}

@@ -21,11 +21,11 @@ from netdfl.web.orders import LabelOrder
 from netdfl.web.tables import find_tables
 
 ON_A_PAGE = 50
-"""The number of runs, or of groups of runs, on a page of the list."""
+"""The number of runs, or of groups of runs, that the list shows on one page."""
 
 
 class RunFolder:
-    """A run, or a folder with runs at any depth; links are not followed."""
+    """The runs that a server shows: one run, or all runs at any depth of a folder; symbolic links are not followed."""
 
     def __init__(self, root: Path) -> None:
         """Serve `root`. Raises InputError if there is no such folder."""
@@ -42,9 +42,9 @@ class RunFolder:
         return path if path is not None and is_run(path) else None
 
     def going_on(self) -> list[tuple[str, Path]]:
-        """Return the path in the folder, and the directory, of each run that is going on.
+        """Return the unfinished runs, each as its path in the folder and its directory.
 
-        If one run is served alone, it is returned even after its end.
+        If a single run is served, it is returned even after its end.
         """
         self._look()
         if self.only is not None:
@@ -52,9 +52,10 @@ class RunFolder:
         return [(self.place_of(path), path) for path in self._paths.values() if is_held(path)]
 
     def listed(self, asked: ListRequest = ListRequest(), skip: int = 0) -> bytes:  # noqa: B008 - a frozen value
-        """Return a page of the list as JSON: rows or groups from index `skip` on, and the columns and keys to choose.
+        """Return one page of the list of runs as JSON, from index `skip` on.
 
-        If the filter can't be read, the answer has the reason and the whole list.
+        It has rows or groups, and the columns and keys that can be chosen. If the filter in `asked` can't be read, the
+        answer has the reason and the whole list.
         """
         self._look()
         rows, wrong = [read_row(path, self.root) for path in self._paths.values()], ""
@@ -91,7 +92,7 @@ class RunFolder:
         return {"id": self.name_of(row.path), **row.to_json(), "keys": {key: row.value(key) for key in keys}}
 
     def tables(self) -> bytes:
-        """Return the tables of sweeps and reproductions, as JSON."""
+        """Return the tables that sweeps and reproductions wrote into the folder, as JSON."""
         return to_json(find_tables(self.root, self.name_of), inf_nan_mode="null")
 
     def compared(self, names: Sequence[str]) -> bytes:

@@ -42,7 +42,7 @@ def read_scenario(run: Path) -> Mapping[str, object]:
 
 
 def fields(data: Mapping[str, object]) -> list[Field]:
-    """Return the fields of the form: the key, the present value as text, and choices and texts from the schema."""
+    """Return the fields of the form: the key, the present value as text, and what the schema says about it."""
     found: list[Field] = []
     for path, value, schemas in _leaves(data, [_schema()], ()):
         if path[0] not in FIXED and len(found) < MOST_FIELDS:
@@ -59,7 +59,7 @@ def _schema() -> Schema:
 def _leaves(
     value: object, schemas: Sequence[Schema], path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], object, Sequence[Schema]]]:
-    """Yield each value that is no mapping, with its path and the schemas that may describe it."""
+    """Yield each value that is not a mapping, with its path and the schemas that may describe it."""
     options = list(_options(schemas))
     if not isinstance(value, dict) or not value or any(sign in str(key) for key in value for sign in _ENDING):
         yield path, value, options
@@ -73,7 +73,7 @@ def _leaves(
 
 
 def _options(schemas: Iterable[Schema]) -> Iterator[Schema]:
-    """Yield the schemas, with one schema for each alternative in place of a schema with alternatives."""
+    """Yield the schemas; a schema that offers alternatives (`anyOf`) is replaced by one schema for each."""
     for each in schemas:
         if "anyOf" in each:
             words = {"description": each["description"]} if "description" in each else {}
@@ -87,7 +87,7 @@ def _selectors(options: Sequence[Schema]) -> set[str]:
 
 
 def _fits(schema: Schema, value: Mapping[str, object]) -> bool:
-    """Return whether a mapping has the constants, such as the `kind`, that the schema demands."""
+    """Return whether a mapping has the constant values, such as its `kind`, that the schema demands."""
     constants = {key: of["const"] for key, of in schema.get("properties", {}).items() if "const" in of}
     return "properties" in schema and all(value.get(key) == constant for key, constant in constants.items())
 
@@ -151,7 +151,10 @@ def overrides_of(values: Mapping[str, str], known: Iterable[str]) -> list[str]:
 
 
 def modules(run: Path, data: Mapping[str, object], overrides: Sequence[str]) -> list[dict[str, str]]:
-    """Return the user's own parts, `module:callable`, that a scenario with `overrides` executes, each with its file."""
+    """Return the user's own parts that a scenario executes after `overrides`.
+
+    Each is a text `module:callable`, with the file of the module.
+    """
     changed = [parse_override(each) for each in overrides]
     named = dict.fromkeys([*_own(data, (), changed), *(own for each in changed for own in _own(each.value, (), ()))])
     return [{"module": name, "file": _file_of(name.partition(":")[0], run)} for name in named]

@@ -26,8 +26,8 @@ address."""
 class RequestGuard:
     """A filter that passes on only requests with the right `Host`, `Origin` and secret path.
 
-    A foreign page that reaches this port by a domain name of its own has another `Host`. A foreign page that sends a
-    request here has another `Origin`.
+    The `Host` differs if a page of another site reaches this port under a domain name of its own; the `Origin` differs
+    if such a page sends a request here.
     """
 
     def __init__(self, app: ASGIApp, port: int, token: str, bearers: Sequence[str] = ()) -> None:

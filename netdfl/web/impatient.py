@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 REQUEST_S = 10.0
 """Seconds to wait for the rest of a request."""
 BEGUN = (h11.IDLE, h11.SEND_BODY)
-"""States of a client that has not sent a whole request."""
+"""States of a connection in which the client has not sent a complete request."""
 
 
 class ImpatientProtocol(H11Protocol):

@@ -16,14 +16,15 @@ from netdfl.record.run import Run, open_run
 from netdfl.report.data.frame import TIME, shorten, whole
 
 CURVES = ("error", "consensus_distance", "weight_sum")
-"""Metrics that are compared beside those by which models are judged."""
+"""Metrics whose curves are compared, besides those by which models are evaluated."""
 MOST_COMPARED = 60
 
 
 def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
-    """Return curves and figures of each run of the folder `root`, the keys that differ, and how curves are named.
+    """Return curves and figures of each run of the folder `root`, and the keys in which their scenarios differ.
 
-    `groups` has the name of the curve that a run is part of, `names` the name of the run's curve alone.
+    `groups` has, for each run, the name of the curve that it shares with runs that differ in the seed alone; `names`
+    has the name of its own curve.
     """
     curves, scenarios, wrong = {}, {}, {}
     for name, path in runs[:MOST_COMPARED]:
@@ -46,7 +47,11 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
 
 
 def _names(scenarios: Mapping[str, Keys], places: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the names of curves: runs that differ in the seed alone share one, runs with the same seed do not."""
+    """Return the names of the runs' curves.
+
+    Runs that differ in the seed alone share a name in `groups`; if two of them have the same seed too, each has its
+    own.
+    """
     groups = group_names(scenarios)
     varied = len(set(groups.values())) > 1
     alone = {run: f"{group} · {places[run]}" if varied else places[run] for run, group in groups.items()}
@@ -59,13 +64,13 @@ def _names(scenarios: Mapping[str, Keys], places: Mapping[str, str]) -> dict[str
 
 
 def _number(text: str) -> float | None:
-    """Return the number that the value of a key is, in base units; None where it is none."""
+    """Return the number in the text of a value, in base units; None if it is not a number."""
     found = as_number(text)
     return None if found is None else found.value
 
 
 def _known_curves(run: Run) -> dict[str, Any]:
-    """Return the curves of a run, which are read once after its end: the next ticked run costs its own alone."""
+    """Return the curves of a run. For a finished run they are read once and then kept in memory."""
     try:
         state = (run.path / "result.json").lstat()
     except OSError:

@@ -28,12 +28,14 @@ COMMAND = (
     "if os.getppid() != int(sys.argv.pop(1)): sys.exit(130)\n"
     "runpy.run_module('netdfl', run_name='__main__', alter_sys=True)\n"
 )
-"""The program of a child process: a command of netdfl that ends when its parent, whose process id is the first
-argument, does."""
+"""The program of a child process: it runs a command of netdfl, and ends when its parent process does.
+
+The first argument is the parent's process id.
+"""
 
 
 async def _netdfl(*arguments: str, words: int | IO[bytes]) -> Process:
-    """Start a command of netdfl that ends with this process; its standard error goes to `words`."""
+    """Start a command of netdfl that ends when this process does; its standard error goes to `words`."""
     command = [sys.executable, "-c", COMMAND, str(os.getpid()), *arguments]
     return await asyncio.create_subprocess_exec(
         *command, stdin=DEVNULL, stdout=DEVNULL, stderr=words, start_new_session=True
@@ -63,7 +65,7 @@ def _sets(overrides: Sequence[str]) -> list[str]:
 
 
 def new_place(root: Path, name: str, seed: str) -> Path:
-    """Return a free directory for a run of scenario `name` below `root`, named as `netdfl run` names it."""
+    """Return a new directory below `root` for a run of scenario `name`, named as `netdfl run` would name it."""
     stem = root / name / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}"
     number = 1
     while True:
@@ -84,8 +86,7 @@ class RepeatedRuns:
     async def begin(self, scenario: Path, overrides: Sequence[str], out: Path) -> None:
         """Start a run in the directory `out`, and return once its first files are there.
 
-        Raises InputError if too many runs are going on, or, with the text of the command, if the command refused to
-        run.
+        Raises InputError if too many runs are going on, or if the command refused to run, with its text.
         """
         async with self._beginning:
             self._going_on = {each for each in self._going_on if each.returncode is None}

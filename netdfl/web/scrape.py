@@ -19,7 +19,7 @@ LEAST_TOKEN, MOST_TOKEN = 16, 1000
 
 
 class MetricsFeed:
-    """The metrics of the runs in a folder. A text is kept for two seconds or more, and read again after that."""
+    """The metrics of the runs in a folder, as text that is made anew after two seconds or more."""
 
     def __init__(self, folder: RunFolder) -> None:
         """Prepare to read the runs of `folder`."""

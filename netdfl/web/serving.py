@@ -115,7 +115,7 @@ async def _made(root: Path) -> None:
 
 
 def _ended(server: Server, fd: int) -> None:
-    """Stop the server when its standard input, the file descriptor `fd`, ends."""
+    """Stop the server when standard input, read through the file descriptor `fd`, ends."""
     if not os.read(fd, 1 << 10):
         server.should_exit = True
         asyncio.get_running_loop().remove_reader(fd)

@@ -13,11 +13,11 @@ from netdfl.core.files import read_plain
 
 MOST_TABLES, MOST_ROWS = 40, 500
 CELLS = "cells"
-"""The folder of the runs beside a table, and the name of the table with a row for each."""
+"""The name of the folder of runs beside a table, and of the table that has a row for each of these runs."""
 
 
 def find_tables(root: Path, name_of: Callable[[Path], str]) -> list[dict[str, Any]]:
-    """Return each table below `root`: its head, its rows, and the names of the runs of each row."""
+    """Return the tables below `root`, each with its head, its rows, and the names of the runs behind each row."""
     found = []
     for path in _files(root):
         try:
@@ -54,7 +54,7 @@ def _table(path: Path, root: Path, rows: list[list[str]], name_of: Callable[[Pat
 
 
 def _runs(cells: Path, row: list[str], column: int, name_of: Callable[[Path], str]) -> list[str]:
-    """Return the runs that a row names in its column."""
+    """Return the names of the runs that a row lists in the cell of index `column`; `cells` is their folder."""
     if not 0 <= column < len(row):
         return []
     names = [part.strip() for part in row[column].split()]
@@ -62,7 +62,10 @@ def _runs(cells: Path, row: list[str], column: int, name_of: Callable[[Path], st
 
 
 def _of_points(folder: Path, head: list[str], body: list[list[str]], name_of: Callable[[Path], str]) -> list[list[str]]:
-    """Return the runs of a table of means: of the rows of `cells.csv` with the same values."""
+    """Return, for each row of a table of means, the names of the runs behind it.
+
+    They are the runs in the rows of `cells.csv` that agree with the row in every key.
+    """
     try:
         cells = list(csv.reader(io.StringIO(read_plain(folder / f"{CELLS}.csv", 1 << 24))))
     except (InputError, OSError, csv.Error):

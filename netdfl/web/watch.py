@@ -24,7 +24,7 @@ from netdfl.report.data import page_data
 
 TICK_S = 1.0
 SHARE = 0.01
-"""Largest share of one processor for reading a run that goes on."""
+"""The largest share of one processor that reading an unfinished run may take."""
 LEAST_S = 2.0
 Event: TypeAlias = bytes
 """One server-sent event."""
@@ -36,7 +36,7 @@ def event(name: str, data: bytes) -> Event:
 
 
 class RunFeed:
-    """The updates of one run, read once for all open pages, and only while there are any."""
+    """The updates of one run for all open pages: the run is read once for all, and only while a page is open."""
 
     def __init__(self, path: Path) -> None:
         """Prepare to watch the run at `path`, which is first read when a page asks."""
@@ -96,7 +96,7 @@ class RunFeed:
                 self._say(event("status", text))
 
     async def _tell_data(self) -> None:
-        """Send the parts of the data that have changed; for an unreadable run, the reason."""
+        """Send the parts of the data that changed to all open pages; for an unreadable run, the reason."""
         seen = _sizes(self._path)
         if seen == self._seen:
             return
@@ -143,7 +143,7 @@ def _sizes(path: Path) -> object:
 MOST_LOG = 1 << 16
 MOST_LINES = 20_000
 MOST_LETTERS = 2000
-"""The most lines of all logs that a page gets, and the most letters of each."""
+"""The most lines of all logs that a page receives; each line is cut after `MOST_LETTERS` letters."""
 
 
 def log_tail(run: Path, node: int) -> str | None:
@@ -156,7 +156,7 @@ def log_tail(run: Path, node: int) -> str | None:
 
 
 def last_lines(run: Path) -> list[tuple[str, str]]:
-    """Return the last lines of all logs of a run, node by node, each with whose it is."""
+    """Return the last lines of the logs of all nodes, each as the name of its node and the text."""
     found: deque[tuple[str, str]] = deque(maxlen=MOST_LINES)
     found.extend((whose, text[:MOST_LETTERS]) for whose, text in NodeLogs(run).new(last=True))
     return list(found)
