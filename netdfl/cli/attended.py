@@ -1,4 +1,4 @@
-"""The commands for a run that goes on in another terminal: `stop` and `logs`."""
+"""The commands for an unfinished run of another terminal: `stop` and `logs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell completion of arguments: shipped scenarios, worlds, lists, tables. The shell completes files."""
+"""Shell completion of arguments: shipped scenarios, worlds, lists of parts. Paths of files are left to the shell."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def lists(incomplete: str) -> list[str]:
 
 
 def parts(ctx: Context, incomplete: str) -> list[str]:
-    """Return the names that begin with `incomplete` in a list of `netdfl list`.
+    """Return the names that begin with `incomplete` in one of the lists that `netdfl list` prints.
 
-    The previous argument names the list.
+    The argument before it on the command line says which list.
     """
     from netdfl.scenario.explain.keys import lists, rows
 

@@ -44,7 +44,7 @@ class LastingStream:
         return getattr(self._stream, name)
 
     def _leave(self) -> None:
-        """Redirect the file descriptor to the null device, so that later writes do not fail."""
+        """Point the stream's file descriptor at the null device, so that later writes do not fail."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -64,7 +64,7 @@ def lasting_output() -> Iterator[None]:
 
 
 def outliving_its_reader(command: Callable[P, R]) -> Callable[P, R]:
-    """Return `command` with such output streams, so that it ends normally even without a reader."""
+    """Return `command` so changed that it ends normally even if nobody reads its output any more."""
 
     @wraps(command)
     def lasting(*args: P.args, **kwargs: P.kwargs) -> R:

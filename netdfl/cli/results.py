@@ -231,7 +231,7 @@ def serve(
 
 
 def beside(wanted: bool, view: Any) -> AbstractContextManager[Any]:
-    """Return the page server of a run, if `wanted`. Raises InputError if it is not installed."""
+    """Return the server of a run's page, or nothing if it is not `wanted`. Raises InputError if it is not installed."""
     if not wanted:
         return nullcontext()
     from netdfl.web.beside import RunPageServer

@@ -85,7 +85,10 @@ def _run(scenario: Path, sets: list[str], on: str | None, *, out: Path | None, p
 
 
 def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
-    """Return whether the simulated world may be meant, in which case a fork server would be useless."""
+    """Return whether the run may be simulated, by the text of the scenario and the options.
+
+    If it may be, no server that forks node processes is started in advance.
+    """
     from netdfl.scenario.loading.shipped import find_scenario
 
     try:
