@@ -11,7 +11,13 @@ from netdfl.collection.rows import FACTS, RunRow, Value, read_row
 
 
 class RunComparison(TypedDict):
-    """A comparison of runs: `figures` has values by column and run, `differences` by key of the scenario and run."""
+    """A comparison of runs.
+
+    Attributes:
+        runs: the names of the runs.
+        figures: for each column of a list of runs, the value of each run.
+        differences: for each key in which the scenarios differ, the value of each run.
+    """
 
     runs: list[str]
     figures: dict[str, dict[str, Value]]

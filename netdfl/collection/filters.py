@@ -1,4 +1,4 @@
-"""Filters as people type them: `lr > 0.1 seed = 2 pass`."""
+"""Filters of runs, in the form in which people type them: `lr > 0.1 seed = 2 pass`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _TERM = re.compile(
     re.VERBOSE,
 )
 VERDICTS = ("pass", "done", "fail", "unknown")
-"""Words that are not looked for in the reasons of a verdict: "nothing passes between nodes 0 and 3" is no `pass`."""
+"""Words of a filter that are not searched in the reasons of a verdict.
+
+So "nothing passes between nodes 0 and 3" is no `pass`.
+"""
 _ORDERS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -55,7 +58,7 @@ def as_number(text: str) -> Number | None:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison such as `lr > 0.1`. A run without the key does not meet it."""
+    """A condition of a filter, such as `lr > 0.1`. A run without the key does not meet it."""
 
     key: str
     sign: str
@@ -92,7 +95,7 @@ def _fit(mine: Number, asked: Number) -> bool:
 
 
 def _in_order(sign: str, mine: str, asked: str) -> bool:
-    """Compare dates as far as `asked` is written: `started >= 2026-11-20` takes that whole day in."""
+    """Compare the date `mine` with `asked`, only as far as `asked` is written: `>= 2026-11-20` has the whole day."""
     cut = mine[: len(asked)]
     return {"<": cut < asked, "<=": cut <= asked, ">": cut > asked, ">=": cut >= asked}[sign]
 
@@ -139,7 +142,7 @@ class Filter:
 
 
 class Names:
-    """The columns of some runs and the keys of their scenarios, found by short names: `lr` for `algorithm.lr`."""
+    """The names by which a filter may call a column or a scenario's key, with short ones: `lr` for `algorithm.lr`."""
 
     def __init__(self, rows: Sequence[RunRow]) -> None:
         """Collect the keys of `rows`, and those in which the rows differ."""

@@ -1,4 +1,4 @@
-"""The runs in a folder, never outside of it."""
+"""The search for runs in a folder, never outside of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEPTH = 6
 
 
 def is_run(path: Path) -> bool:
-    """Return whether a run lies at `path`: its scenario, and at least one of its other files."""
+    """Return whether a run lies at `path`: its scenario's file, and at least one of its other files."""
     beside = ("graph.json", "store", "result.json")
     return (
         not path.is_symlink() and (path / "scenario.yaml").is_file() and any((path / name).exists() for name in beside)

@@ -24,11 +24,11 @@ SHORT: Mapping[str, Sequence[str]] = {
     "dataset": ("name",),
     "model": ("name",),
 }
-"""The keys that a value in one word, such as `loss: 5%`, stands for, by the key before it."""
+"""The keys that a value in one word stands for, by the key before it: `loss: 5%` is `loss: {probability: 5%}`."""
 _KEY = re.compile(r"^(?=[^\s#])", re.MULTILINE)
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*:\s")
 _JOINED = re.compile(r"[&*]")
-"""Signs of YAML by which one part of a text may refer to another."""
+"""Characters of YAML by which one part of a text can refer to another (anchors and aliases)."""
 
 
 def scenario_keys(text: str) -> Keys:
@@ -61,13 +61,13 @@ def _walk(value: object, way: str) -> Iterator[tuple[str, str]]:
 
 
 def value_of(keys: Keys, key: str) -> str | None:
-    """Return the value of a key, or the one that its short form would have: `links.default.loss` is `5%`."""
+    """Return the value of a key; of a key with a short form, the value in that form: `links.default.loss` is `5%`."""
     parts = SHORT.get(key.rpartition(".")[2], ())
     return next((keys[name] for name in (key, *(f"{key}.{part}" for part in parts)) if name in keys), None)
 
 
 def short_keys(keys: Iterable[str]) -> set[str]:
-    """Return the keys that have a short form among the parents of `keys`."""
+    """Return the keys that can be written in a short form, among the keys that contain `keys`."""
     parents = ((parent, part) for parent, _, part in (key.rpartition(".") for key in keys))
     return {parent for parent, part in parents if part in SHORT.get(parent.rpartition(".")[2], ())}
 

@@ -21,7 +21,7 @@ MOST_TAGS, MOST_TAG, MOST_NOTE = 20, 60, 4000
 
 @with_config(OPEN)
 class LabelsForm(TypedDict, total=False):
-    """Form of `labels.json`."""
+    """The form of the file `labels.json`."""
 
     tags: Annotated[list[Annotated[str, Field(strict=True, max_length=MOST_TAG)]], Field(max_length=MOST_TAGS)]
     note: Annotated[str, Field(strict=True, max_length=MOST_NOTE)]
@@ -33,7 +33,7 @@ LABELS: TypeAdapter[LabelsForm] = TypeAdapter(LabelsForm)
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels of a run; an archived run is listed only where it is asked for."""
+    """The labels of a run: tags, a note, and whether it is archived, so that lists leave it out unless asked."""
 
     tags: Sequence[str] = ()
     note: str = ""
@@ -79,7 +79,7 @@ def _checked(tag: str) -> str:
 
 
 def read_labels(run: Path) -> Labels:
-    """Return the labels of a run; none where nobody gave any. Raises InputError if the file is damaged."""
+    """Return the labels of a run; empty ones if nobody gave any. Raises InputError if the file is damaged."""
     found = read_form(run / FILE, LABELS)
     return NO_LABELS if found is None else Labels.of(found)
 

@@ -1,4 +1,4 @@
-"""The list of a folder's runs: filtered, in order, by groups."""
+"""The list of the runs in a folder: filtered, sorted, and grouped."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from netdfl.collection.varied import varied
 from netdfl.core.errors import InputError
 
 COUNTED = ("accuracy", "loss", "error", "nbytes", "duration_s")
-"""The figures whose mean over its runs a group shows."""
+"""The figures of which a group of runs shows the mean over its runs."""
 
 IN_COLUMNS = ("algorithm.name", "world.kind", "nodes", "rounds")
-"""Keys of scenarios whose values are among the columns of every row."""
+"""Keys of scenarios that a row of the list has as columns anyway."""
 MOST_KEYS = 4
-"""The most differing keys that a list has as columns unless others are chosen."""
+"""The most keys with differing values that a list shows as columns, unless others are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,10 @@ def list_runs(root: Path, asked: ListRequest) -> RunList:
 
 
 def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
-    """Return the rows that are asked for, in order. Raises InputError if the filter or a key does not fit the rows."""
+    """Return the rows that the request `asked` selects, in its order.
+
+    Raises InputError if its filter or a key does not fit the rows.
+    """
     kept = [row for row in rows if asked.archived or not row.labels.archived]
     chosen = Filter.parse(asked.filter).chosen(kept)
     names = Names(kept)

@@ -22,7 +22,7 @@ from netdfl.record.run import Run
 Value: TypeAlias = str | float | None
 Facts: TypeAlias = Mapping[str, Value]
 NAMED = "runs"
-"""The folder in a sweep's folder that has a readable link to each of the sweep's runs."""
+"""The folder beside a sweep's runs that has a link with a readable name to each of them."""
 FACTS = ("name", "world", "algorithm", "nodes", "rounds", "seed", "accuracy", "loss", "error", "nbytes", "duration_s")
 COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note", "reasons")
 """The columns of a row, beside the keys of its scenario."""
@@ -114,7 +114,7 @@ def read_row(path: Path, root: Path) -> RunRow:
 
 
 def _planned(keys: Keys) -> Facts:
-    """Return what a scenario says of its run, which a run without a result has alone."""
+    """Return the facts that a scenario states about its run, for a run that has no result."""
     texts = {"name": keys.get("name"), "world": keys.get("world.kind"), "algorithm": keys.get("algorithm.name")}
     numbers = {name: int(keys[name]) for name in ("nodes", "rounds", "seed") if keys.get(name, "").isdecimal()}
     return {**{name: text for name, text in texts.items() if text is not None}, **numbers}
@@ -131,7 +131,10 @@ def _figures(path: Path) -> dict[str, Any]:
 
 
 def _started(path: Path) -> str:
-    """Return when a run began: by its name, else by the time at which its scenario was written."""
+    """Return the time in UTC at which a run began, by its name, else by the time of its scenario's file.
+
+    It is empty if neither is known.
+    """
     stamp = _STAMP.match(path.name)
     try:
         if stamp is not None:
@@ -144,7 +147,7 @@ def _started(path: Path) -> str:
 
 
 def _as_named(path: Path, root: Path) -> Path:
-    """Return the path of a sweep's run by the link that names it readably; `path` itself if there is no link."""
+    """Return the path of the readable link to a sweep's run; `path` itself if there is no link."""
     links = path.parent.with_name(NAMED)
     if root not in links.parents:
         return path
@@ -156,7 +159,10 @@ def _as_named(path: Path, root: Path) -> Path:
 
 @lru_cache(maxsize=64)
 def _names(folder: Path, mtime_ns: int) -> dict[str, str]:
-    """Return the names of the links in a folder, by target; a new `mtime_ns` makes the cache read them again."""
+    """Return the name of each link in a folder, by its target.
+
+    Results are cached; a new `mtime_ns`, the time of the folder's last change, makes the cache read the links again.
+    """
     with os.scandir(folder) as entries:
         return {os.readlink(entry): entry.name for entry in entries if entry.is_symlink()}
 

@@ -62,7 +62,7 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "keys": KEYS,
     **{table: {"run": "VARCHAR", **COLUMNS[table]} for table in (*TABLES, *TOTALS)},
 }
-"""The columns of each table, with their types."""
+"""The columns of each table that a query can read, with their types."""
 ABOUT: Mapping[str, str] = {
     "runs": "a row for each run; accuracy, loss and error are the last of the average model",
     "keys": "the keys of each scenario; number is a value that is one, in seconds, bytes or bits a second",
@@ -75,7 +75,7 @@ ABOUT: Mapping[str, str] = {
     "round_totals": "counts of all messages by kind, life of the sender, round and fate; until_s: when the last ended",
 }
 SAMPLED = "sampled_runs"
-"""The runs that record some of their messages, and count the others."""
+"""The table of runs that record a row only for some of their messages, and counts for the others."""
 MEMORY = "1GiB"
 
 
@@ -139,7 +139,7 @@ def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = N
 
 
 def _wanted(sql: str) -> Sequence[TableName | TotalsName]:
-    """Return the tables whose names are in a query, after `messages` if other tables are computed from it."""
+    """Return the tables that a query names; `messages` comes first where the others are computed from it."""
     named = [table for table in (*TABLES, *TOTALS) if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]
     counts = "messages" not in named and any(table in TOTALS for table in named)
     return ["messages", *named] if counts else named
@@ -154,7 +154,7 @@ def _is_sound(path: Path) -> bool:
 
 
 def _records_all(path: Path) -> bool:
-    """Return whether a run recorded a row for every message; a run that does not say so did."""
+    """Return whether a run recorded a row for every message; a run without a note about this did."""
     try:
         found = read_form(path / SAMPLING, SAMPLING_FORM)
         return found is None or Sampling.of(found["messages"]).is_all
@@ -211,7 +211,11 @@ def _lay_out(
     stores: Mapping[str, RowFiles],
     sound: Mapping[str, Path],
 ) -> None:
-    """Create the view `table` over the record files of all runs."""
+    """Create the view `table` over the record files of all runs.
+
+    `stores` has the record files of each run, by the run's path in the folder; `sound` has the directories of these
+    runs.
+    """
     sizes = {place: _num_nodes(sound[place]) for place in stores}
     files = [(str(file), place, sizes[place]) for place, of in stores.items() for part in of for file in part]
     _make(database, f"files_of_{table}", FILES, files)

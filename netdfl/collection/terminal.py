@@ -1,4 +1,4 @@
-"""Lists, comparisons and answers of queries as lines of text."""
+"""Lists of runs, comparisons and answers of queries as lines of text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from netdfl.core.units import format_bytes
 
 USUAL = ("started", "place", "verdict", "accuracy", "error", "nbytes")
 WHERE_DIFFERENT = ("algorithm", "world", "nodes", "rounds")
-"""Columns that a list has where its runs differ in them."""
+"""Columns that a list has only if its runs differ in them."""
 MOST_NAMED = 12
-"""The most further keys that a list names below."""
+"""The most further differing keys that are named below a list."""
 MOST_PRINTED = 1000
 """The most rows of an answer that are printed as text."""
 
 
 def said(column: str, value: Value) -> str:
-    """Return a value as a person reads it."""
+    """Return a value as text for people; `column` decides on its unit."""
     if value is None or value == "":
         return "–"
     if isinstance(value, str):
@@ -100,7 +100,7 @@ def show_lines(row: RunRow) -> list[str]:
 
 
 def grid_of_pairs(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return names and values as lines."""
+    """Return pairs of a name and a value as lines, with the values below each other."""
     wide = max((len(name) for name, _ in pairs), default=0)
     return [f"{name.ljust(wide)}  {text}" for name, text in pairs]
 

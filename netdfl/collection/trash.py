@@ -1,4 +1,4 @@
-"""Runs are thrown away into the folder `.trash`, from which they can be taken back by hand."""
+"""The removal of runs: they are moved into the folder `.trash`, from which they can be moved back by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys in which runs differ: those that tell runs apart, and those that come with another key's value."""
+"""The keys in which runs differ: those that tell runs apart, and those that follow from another key's value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class VariedKeys(NamedTuple):
     """The keys in which runs differ.
 
     Attributes:
-        telling: the keys that say something of their own, those with the most values first.
-        implied: the keys that only some runs have because of another key, such as the parameters of one algorithm, and
-            parameters of algorithms that have their defaults everywhere.
+        telling: the keys that tell runs apart, those with the most values first.
+        implied: the keys that follow from another one: keys that only some runs have because of it, such as the
+            parameters of one algorithm, and parameters of algorithms that have their defaults everywhere.
     """
 
     telling: Sequence[str]
@@ -23,7 +23,7 @@ class VariedKeys(NamedTuple):
 
 
 def varied(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> VariedKeys:
-    """Return the keys in which scenarios differ, without those in `but`, which may still imply others."""
+    """Return the keys in which scenarios differ, without those in `but`, from which others may still follow."""
     differ = sorted(differing(scenarios), key=lambda key: not _is_short(key))
     told = {key: len({each[key] for each in scenarios if key in each}) for key in differ}
 
@@ -38,13 +38,16 @@ def varied(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> VariedKeys:
 
 
 def _is_short(key: str) -> bool:
-    """Return whether a scenario may write the key as its part: `links.default.loss` for `loss.probability`."""
+    """Return whether a scenario may leave out the last part of `key`: `links.default.loss` for `loss.probability`."""
     part, _, last = key.rpartition(".")
     return SHORT.get(part.rpartition(".")[2], ("",))[0] == last
 
 
 def _implies(other: str, key: str, scenarios: Sequence[Keys]) -> bool:
-    """Return whether `other`, of the part of `key` or one around it, decides by its value which runs have `key`."""
+    """Return whether the value of the key `other` decides which scenarios have `key`.
+
+    It can do so only for keys in the same part of the scenario, or in a part inside that.
+    """
     part = other.rpartition(".")[0]
     if not part or not f"{key}.".startswith(f"{part}."):
         return False
@@ -61,7 +64,7 @@ def _are_defaults(key: str, scenarios: Sequence[Keys]) -> bool:
 
 @cache
 def _defaults(algorithm: str) -> Keys:
-    """Return the defaults of an algorithm's keys; empty for one's own, whose module is not imported to list runs."""
+    """Return the defaults of an algorithm's keys; none for a user's own, as no module is imported to list runs."""
     from netdfl.scenario.explain.keys import written_default
     from netdfl.scenario.loading.resolved import plain_to_yaml
     from netdfl.scenario.model.algorithm import ALGORITHMS
