@@ -10,14 +10,19 @@ from netdfl.core.types import NodeId
 from netdfl.links.selectors import Groups, nearest, parse_nodes
 
 Placement: TypeAlias = Literal["in order", "by group", "random"]
-"""The ways to place nodes without naming each: `in order` is site after site, then again from the first; `by group`
-puts a group of nodes on the site with its name; `random` draws each node's site by the scenario's seed."""
+"""The ways to place nodes without naming each.
+
+`in order`: one node on each site, then again from the first site. `by group`: a group of nodes goes to the site with
+its name. `random`: each node's site is drawn by the scenario's seed.
+"""
 
 
 def place(
     how: Placement | Mapping[str, str], num_nodes: int, sites: Sequence[str], groups: Groups, streams: Streams
 ) -> dict[NodeId, str]:
-    """Return the site of each node, by one of these ways, or as a mapping from nodes to sites says.
+    """Return the site of each node.
+
+    `how` is one of the ways above, or a mapping from nodes to sites.
 
     Raises:
         ValueError: A node has no site, or two, or a site is unknown; the text has a remedy.

@@ -1,4 +1,4 @@
-"""The schedule of an underlay with rerouting: which links a cut takes down and when, and when routes change.
+"""The schedule of an underlay with rerouting: when cuts take links of nodes down, and when routes change.
 
 Without rerouting, a cut of a core link blocks the links of nodes that cross it for as long as it lasts. With rerouting,
 routes are found again some time after a cut begins or ends. Messages then take the shortest paths over the core links
@@ -31,7 +31,9 @@ class _Cut:
 
 
 def rerouted(events: Sequence[CompiledEvent], underlay: Underlay) -> list[CompiledEvent]:
-    """Return the schedule, in which each cut of a core link is replaced by its effects under rerouting.
+    """Return the schedule with each cut of a core link replaced by what it causes under rerouting.
+
+    That is: links of nodes are down for a time, and routes change.
 
     Raises:
         ValueError: A cut is given by rounds, or is healed by an event of its own; the text begins with the event's
@@ -81,7 +83,10 @@ def _check(events: Sequence[CompiledEvent], cuts: Sequence[_Cut]) -> None:
 def _epochs(
     cuts: Sequence[_Cut], changes: Sequence[int], wait: int, underlay: Underlay
 ) -> list[tuple[CompiledEvent, Routes]]:
-    """Return the changes of routes, each as an event, with the routes from that event on."""
+    """Return the changes of routes, each as an event with the routes that hold from then on.
+
+    Routes change `wait` ns after each time in `changes`, if the cuts that last then make them differ.
+    """
     found, before = [], underlay.routes_without(())
     for at_ns in changes:
         because = next(cut for cut in cuts if at_ns in (cut.start, cut.end))
@@ -105,7 +110,11 @@ def _differ(before: Routes, after: Routes, underlay: Underlay) -> bool:
 def _as_it_acts(
     cut: _Cut, moments: Sequence[int], epochs: Sequence[tuple[int, Routes]], underlay: Underlay
 ) -> Iterator[CompiledEvent]:
-    """Yield the events that a cut causes: links of nodes are down while their route crosses the cut core link."""
+    """Yield the events that a cut causes: links of nodes are down for as long as their route crosses the cut core link.
+
+    `moments` are the times at which something may change; `epochs` are the routes, each with the time in ns from which
+    it holds.
+    """
     links = underlay.network.named(cut.event.core)
     spans: list[tuple[int, tuple[Block, ...]]] = []
     for at_ns in [at for at in moments if cut.holds(at)]:

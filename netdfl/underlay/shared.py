@@ -1,4 +1,4 @@
-"""Core links, whose rates flows share: which of them each edge crosses, and how the schedule changes them.
+"""The core links under nodes' messages: which ones each edge crosses, how flows share them, how they change.
 
 An edge is a pair of a sending and a receiving node. The module does no I/O. `links/channel.py` asks for the part of an
 edge's path that lies in the core, and passes on scheduled changes of core links.
@@ -56,9 +56,9 @@ class AnyLoss:
 
 
 class CoreLoss(Loss):
-    """The stage of a path that applies the losses of all core links on it.
+    """The stage of an edge's path that applies the losses of all core links on it.
 
-    Changes of the edge's own rules leave it alone.
+    Scheduled changes of the edge's own link do not change it.
     """
 
     __slots__ = ()
@@ -69,9 +69,9 @@ class CoreLoss(Loss):
 
 
 class CoreDelay(Latency):
-    """The stage of a path that applies the delays of all core links on it.
+    """The stage of an edge's path that applies the delays of all core links on it.
 
-    Of the edge's own changes it takes `state` alone.
+    Of the scheduled changes of the edge's own link, only `state` (up or down) changes it.
     """
 
     __slots__ = ()
@@ -110,11 +110,11 @@ class CoreWay:
 
     @property
     def behind(self) -> Sequence[Stage]:
-        """The stages behind the edge's own stages: none here, as a message crosses all core links at once."""
+        """The stages that a message meets after the edge's own: none here, as it crosses all core links at once."""
         return ()
 
     def note(self, path: Path) -> None:
-        """Remember the edge's whole path, whose stages are changed when the way over the core changes."""
+        """Store the edge's whole path, so that its stages can be changed when its way over the core links changes."""
         self.path = path
         self.tell_tcp()
 
@@ -142,7 +142,7 @@ class SharedCore:
 
     @property
     def renewed(self) -> Mapping[Edge, Path]:
-        """The paths that the last change replaced: none here, as each path stays, and its stages are changed."""
+        """The new paths of edges after the last change: none here, as paths stay and their stages are changed."""
         return {}
 
     def way(self, edge: Edge) -> CoreWay:
@@ -165,7 +165,7 @@ class SharedCore:
         return tuple(self._shared[link] for link in crossed)
 
     def _set(self, edge: Edge, way: CoreWay, keys: Sequence[str]) -> None:
-        """Give the stages of a way the present values of its core links, for the rules named by `keys`."""
+        """Set the stages of a way to its core links' present values, for the rules in `keys` (`latency`, `loss`)."""
         if "latency" in keys:
             way.delay.delay = constant(delay=sum(self._values.delay_ns(link) for link in way.crossed))
         if "loss" in keys:
@@ -196,9 +196,9 @@ class SharedCore:
         return network.retimed(now_ns)
 
     def _reroute(self, without: Sequence[str], network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Find routes without the core links called `without`.
+        """Find routes without the core links called `without`, and move messages under way to the new paths.
 
-        Messages on a path that is given up go on over the new one.
+        Return their new departures.
         """
         self._routes = self._underlay.routes_without(without)
         for edge, way in sorted(self._built.items()):

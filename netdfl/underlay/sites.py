@@ -12,7 +12,7 @@ BOTH, ONE_WAY = "--", "->"
 
 @dataclass(frozen=True, slots=True)
 class CoreFigures:
-    """The figures of a core link.
+    """The values of a core link.
 
     Attributes:
         latency_ns: its delay.
@@ -65,7 +65,7 @@ class CoreNetwork:
     """
 
     def __init__(self, figures: Mapping[str, CoreFigures]) -> None:
-        """Take the figures of core links by name.
+        """Take the values of each core link, by its name.
 
         Raises ValueError for a name that can't be read, or a link named twice.
         """
@@ -95,10 +95,7 @@ class CoreNetwork:
 
 
 def _both(link: CoreLink, links: Mapping[tuple[str, str], CoreLink]) -> str:
-    """Return the name of both directions of a core link, `paris--zurich`.
-
-    If there is only one, the name of that one.
-    """
+    """Return the name of a core link: `paris--zurich`; of one with a single direction, `paris->zurich`."""
     if (link.dst, link.src) not in links:
         return link.name
     return BOTH.join(sorted((link.src, link.dst)))

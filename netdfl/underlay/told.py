@@ -1,4 +1,4 @@
-"""Core links in worlds whose nodes emulate their own links: a copy in each node, and a division by the supervisor.
+"""Core links in worlds whose nodes emulate their own links: each node has a copy, and the supervisor divides the rates.
 
     node: offers ──▶ supervisor: max-min fair rates over all core links ──▶ node: the rate of each of its ways
 
@@ -32,7 +32,7 @@ MOST_BPS = 1 << 62
 
 
 class ToldCore(SharedCore):
-    """A node's copy of the core links. The rate of each way over them is the one that the supervisor sent."""
+    """A node's copy of the core links, in which the rate of each way over them is the one that the supervisor sent."""
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
         """Begin with the underlay's own values, before any edge has a way."""
@@ -60,13 +60,13 @@ class ToldCore(SharedCore):
 
 @dataclass(eq=False, slots=True)
 class _Offered:
-    """A flow, the rate that its sender offers, and the links it crosses. Rates are in parts of a bit/s, as in `PARTS`.
+    """A flow with the rate that its sender offers. Rates are in parts of a bit/s, as `PARTS` says.
 
     Attributes:
         offer: the rate that the sender offers.
         own: a link of this flow alone, whose capacity is the offer.
         links: `own`, and the core links that the flow crosses.
-        rate: the rate that the flow got.
+        rate: the rate that the flow was given.
     """
 
     offer: int
@@ -76,7 +76,7 @@ class _Offered:
 
 
 class CoreDivision:
-    """The division of the core links' rates among all flows, by the rates that their senders offer."""
+    """The supervisor's division of the core links' rates among all flows, by the rates that senders offer."""
 
     def __init__(self, core: SharedCore, events: Sequence[CompiledEvent], num_nodes: int) -> None:
         """Begin without flows. Of `events`, only those that change core links or routes are used."""
@@ -128,7 +128,7 @@ class CoreDivision:
         self._told.pop(edge, None)
 
     def news(self) -> Mapping[NodeId, Mapping[NodeId, int]]:
-        """Return the rates in bit/s that have changed since the last call, by sender and receiver."""
+        """Return the rates in bit/s that changed noticeably since the last call, by sender and receiver."""
         found: dict[NodeId, dict[NodeId, int]] = {}
         for (src, dst), rate in self._rates():
             before = self._told.get((src, dst), -1)
@@ -137,9 +137,9 @@ class CoreDivision:
         return found
 
     def _rates(self) -> Iterator[tuple[Edge, int]]:
-        """Yield the largest rate in bit/s that each flow may use.
+        """Yield the rate in bit/s that each flow may use at most.
 
-        A flow that gets all it offers may grow up to the fair rate of larger flows on each of its links.
+        A flow that gets all that it offers may still grow, up to the fair rate of larger flows on each of its links.
         """
         flows = {edge: self._offered(number, edge) for number, edge in enumerate(sorted(self._offers))}
         limits = {link: link.capacity for flow in flows.values() for link in flow.links if link.capacity is not None}

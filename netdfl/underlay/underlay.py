@@ -54,7 +54,7 @@ class Underlay:
     def between(self, src: str, dst: str, routes: Routes | None = None) -> tuple[CoreLink, ...]:
         """Return the core links from site `src` to `dst`, in order.
 
-        If `routes` have no path, or are None, the path is that while all core links are up.
+        If `routes` is None, or has no path, they are the links of the path while all core links are up.
         """
         found = None if routes is None else routes.way(src, dst)
         return found or self.routes.way(src, dst) or ()
@@ -64,16 +64,19 @@ class Underlay:
         return self.between(self.site_of[edge[0]], self.site_of[edge[1]], routes)
 
     def crossing(self, text: str) -> tuple[Block, ...]:
-        """Return the links of nodes that cross the core link `text`. Raises ValueError for an unknown name.
+        """Return the links of nodes whose messages cross the core link `text`. Raises ValueError for an unknown name.
 
-        With rerouting, and if none crosses it at first, these are all links of nodes, as some may cross it later.
+        With rerouting, if none crosses it at first, these are all links of nodes, as some may cross it later.
         """
         everyone = frozenset(self.site_of)
         later = () if self.reroute_ns is None else (Block(everyone, everyone),)
         return self.over(self.network.named(text)) or later
 
     def over(self, links: Collection[CoreLink], routes: Routes | None = None) -> tuple[Block, ...]:
-        """Return the links of nodes whose route crosses one of `links`, as a block for each site that sends."""
+        """Return the links of nodes whose route crosses one of `links`, as a block for each site that sends.
+
+        A block has the nodes of that site, and the nodes that they reach over such a route.
+        """
         blocks, sites = [], sorted(self.nodes_of.items())
         for src, those in sites:
             crossing = [others for dst, others in sites if not set(links).isdisjoint(self.between(src, dst, routes))]

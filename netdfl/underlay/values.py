@@ -1,4 +1,4 @@
-"""The rules of core links at a moment: the underlay's own figures, overridden by scheduled changes."""
+"""The present rules of core links: the values that the underlay states, overridden by scheduled changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CoreValues:
     """The present rules of every core link. `numbers` has an index for each link."""
 
     def __init__(self, network: CoreNetwork) -> None:
-        """Start with the underlay's own figures, before any event."""
+        """Start with the values that the underlay states, before any event."""
         self._network = network
         self.numbers = {link: number for number, link in enumerate(network.links.values())}
         self._values = {link: _base(link) for link in self.numbers}
