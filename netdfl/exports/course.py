@@ -1,4 +1,4 @@
-"""A run as spans, instants and counters on tracks, from which each trace format is made.
+"""A run as activities, events and counters on the rows of a timeline, from which each trace format is made.
 
 The record says how long the training of a round took, but not when it began. The training is drawn in the first time
 without waits that is long enough; the rest of such times counts as mixing and sending.
@@ -20,12 +20,12 @@ from netdfl.record.run import Run
 from netdfl.record.time_spent import read_history
 
 LEAST_NS = 1000
-"""Times between two waits that are shorter get no span."""
+"""The shortest time between two waits that is drawn as an activity, in ns."""
 FIGURES = ("test_accuracy", "test_loss", "consensus_distance", "mean_local_accuracy", "weight_sum", "error")
 
 
 class TrackLane(IntEnum):
-    """The tracks of a node."""
+    """The rows that one node has in an exported timeline: its training and waits, its rounds, its messages."""
 
     DOES = 0
     ROUNDS = 1
@@ -33,7 +33,7 @@ class TrackLane(IntEnum):
 
 
 class Track(NamedTuple):
-    """The track on which an activity or event is drawn; the `node` None is the fleet."""
+    """A row of the timeline; a `node` of None is the fleet."""
 
     node: NodeId | None
     lane: TrackLane
@@ -44,7 +44,7 @@ FLEET = Track(None, TrackLane.DOES)
 
 @dataclass(frozen=True, slots=True)
 class TraceSpan:
-    """An activity with a begin and an end."""
+    """An activity with a begin and an end, drawn on one row of the timeline."""
 
     track: Track
     begin_ns: int
@@ -55,7 +55,16 @@ class TraceSpan:
 
 @dataclass(frozen=True, slots=True)
 class TraceInstant:
-    """An event in a trace. `leaves` or `comes` is the number of a message whose arrow begins or ends here."""
+    """An event at one time on a row of the timeline.
+
+    Attributes:
+        track: the row.
+        at_ns: the time.
+        name: the text that is shown.
+        details: further values by name.
+        leaves: the number of a message whose arrow begins here; None: no arrow does.
+        comes: the number of a message whose arrow ends here; None: no arrow does.
+    """
 
     track: Track
     at_ns: int
@@ -67,7 +76,7 @@ class TraceInstant:
 
 @dataclass(frozen=True, slots=True)
 class CounterValue:
-    """The value of a fleet counter from a moment on."""
+    """The value that a counter of the fleet has from a moment on."""
 
     at_ns: int
     name: str
@@ -106,7 +115,7 @@ def _rounds(history: History) -> Iterator[TraceSpan]:
 
 
 def _does(history: History, node: NodeId) -> Iterator[TraceSpan]:
-    """Yield the activities of `node` in order: waits as recorded, training and mixing between them."""
+    """Yield the activities of `node`: its waits as recorded, then training and mixing in the times between them."""
     track, waits = Track(node, TrackLane.DOES), sorted(history.waits.get(node, ()), key=lambda wait: wait.since)
     last = 0
     for wait in waits:

@@ -37,7 +37,7 @@ class _WaitingForm(TypedDict):
 
 @with_config(OPEN)
 class _StatusForm(TypedDict, total=False):
-    """The form of `fleet.json`, with the fields that metrics read."""
+    """The form of `fleet.json`, as far as metrics need it."""
 
     rounds: Count
     rounds_done: Count
@@ -81,7 +81,10 @@ class MetricValues:
 
 
 def read_figures(path: Path, place: str) -> MetricValues:
-    """Read the figures of the run at `path`, which is named `place`. Raises InputError if its files are damaged."""
+    """Read the figures of the run at `path`, which metrics label `run="PLACE"`.
+
+    Raises InputError if its files are damaged.
+    """
     status = read_form(path / "fleet.json", _STATUS) or {}
     run, phases = open_run(path), [node["phase"] for node in status.get("nodes", [])]
     waits = run.rows(
@@ -113,7 +116,7 @@ Rows: TypeAlias = Callable[[MetricValues], Iterable[tuple[Sequence[str], float]]
 
 @dataclass(frozen=True)
 class _Kind:
-    """A metric.
+    """One metric for Prometheus, which has a value for each run, and for each value of its own labels.
 
     Attributes:
         counter: whether it is a counter; else it is a gauge.
@@ -224,7 +227,7 @@ KINDS: Sequence[_Kind] = (
 
 
 def families(found: Sequence[MetricValues]) -> Iterator[Metric]:
-    """Yield the metrics of runs for Prometheus' client library; all of `found` must have labels of the same names."""
+    """Yield the metrics of runs for Prometheus' client library; all of `found` must have the same names of labels."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     names = list(found[0].labels) if found else ["run"]

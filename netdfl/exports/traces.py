@@ -1,4 +1,4 @@
-"""Traces for other programs: one track per node, with rounds, messages below, and arrows for messages.
+"""Traces for other programs: a timeline with rows for each node, and arrows for messages.
 
 Perfetto's own form is protobuf. Its schema is large and its package is needed for nothing else, so the few fields in
 use are written here by their numbers; a test reads the result with Perfetto's classes. JSON trace events open in
@@ -73,7 +73,7 @@ def _annotated(key: str, value: object) -> bytes:
 
 
 def _described(track: Track, name: str, more: bytes) -> bytes:
-    """Return a packet that describes the name and the place of a track."""
+    """Return a packet with the name of a row of the timeline, and with its place in `more`."""
     return _packet(_bytes(60, _number(1, uuid(track)) + _text(2, name) + more))
 
 
@@ -113,7 +113,7 @@ def _text(field: int, value: str) -> bytes:
 
 
 _SHOWN_US = 0.001
-"""Length of the span at a message's end: an arrow needs a span at either end."""
+"""The length, in µs, of the activity that is drawn at a message's end, as an arrow needs one at each of its ends."""
 
 
 def json_lines(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from netdfl.scenario.loading.document import parse
 FOLDER = "tensorboard"
 EVERY_S = 5.0
 SHARE = 0.02
-"""Largest share of a run's time that goes into following it."""
+"""The largest share of a run's time that is spent on writing its metrics while it goes on."""
 
 
 class TensorBoardWriter:
@@ -41,7 +41,10 @@ class TensorBoardWriter:
         self._writer.add_text("scenario", f"```yaml\n{run.scenario_text}\n```", 0)
 
     def catch_up(self, below: int | None = None) -> int:
-        """Write new points, means over nodes only for rounds `below`; return the number of points."""
+        """Write the points that were not written yet, and return their number.
+
+        Means over nodes are written only for rounds before round `below`; None: for all rounds.
+        """
         count = 0
         for point in points(self._run, below):
             if (point.curve, point.round) not in self._written:
@@ -57,7 +60,7 @@ class TensorBoardWriter:
 
 
 class TensorBoardDisplay:
-    """A display around another one that also writes event files while the fleet runs."""
+    """A live display that passes all on to another display, and also writes event files while the fleet runs."""
 
     def __init__(self, run: Run, folder: Path, display: Display) -> None:
         """Write the record of `run` into `folder` as it grows. Raises InputError if tensorboardX is missing."""
@@ -111,7 +114,11 @@ class CurvePoint(NamedTuple):
 
 
 def points(run: Run, below: int | None = None) -> Iterator[CurvePoint]:
-    """Yield all points of `run`, by round; means over nodes only for rounds `below`, which all have finished."""
+    """Yield all points of the curves of `run`, by round.
+
+    Means over nodes are left out from round `below` on, as not all nodes may have finished these; None: none is left
+    out.
+    """
     for at_s, round, name, value in run.rows(
         "SELECT at_s, round, name, value FROM metrics WHERE node IS NULL AND value IS NOT NULL ORDER BY round, name"
     ):
