@@ -31,17 +31,24 @@ What: TypeAlias = Literal["sharpness", "landscape", "gap"]
 MEASURES = "measures"
 AVERAGE = "average"
 MOST_STEPS = 100
-"""The most products with the Hessian for its largest eigenvalues."""
+"""The most products with the Hessian that the search for its largest eigenvalues makes."""
 MOST_BYTES = 1 << 30
-"""The most memory for their vectors: of a very large model, errors of eigenvalues are larger."""
+"""The most memory in bytes for the vectors of that search; a very large model gets fewer, with larger errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of measurements: `samples` training examples, the average model and `local` single models.
+    """The settings of measurements.
 
-    `count` largest eigenvalues, `probes` random vectors for the trace; a landscape reaches from -`reach` to `reach`,
-    with `points` along a line and `grid` along each side of a plane.
+    Attributes:
+        samples: the number of training examples.
+        local: the number of nodes whose own models are measured beside the average model.
+        count: the number of largest eigenvalues.
+        probes: the number of random vectors for the trace.
+        reach: how far a landscape goes along a direction, to both sides.
+        points: the number of points of a landscape along a line.
+        grid: the number of points along each side of a plane.
+        seed: the seed of random directions.
     """
 
     samples: int = 5000

@@ -11,14 +11,20 @@ from torch import Tensor
 
 Product = Callable[[Tensor], Tensor]
 CLOSE = 1e-3
-"""The bound on the error of a largest eigenvalue, relative to it, at which Lanczos stops."""
+"""The relative error of the largest eigenvalues at which Lanczos stops."""
 _GONE = 1e-10
 
 
 class Spectrum(NamedTuple):
-    """The largest eigenvalues in falling order, each with an error bound; and the smallest one found.
+    """The eigenvalues that Lanczos found.
 
-    `basis` has the Lanczos vectors as columns, shape (d, steps), and `covered` is the trace over their span.
+    Attributes:
+        largest: the largest ones, in falling order.
+        errors: a bound on the error of each of these.
+        smallest: the smallest one found.
+        steps: the number of products with the matrix.
+        basis: the Lanczos vectors as columns, shape (d, steps).
+        covered: the trace of the matrix over the span of these vectors.
     """
 
     largest: list[float]
@@ -73,7 +79,7 @@ def lanczos(product: Product, dim: int, *, count: int, steps: int, generator: to
 def hutchinson(product: Product, known: Spectrum, *, probes: int, generator: torch.Generator) -> HessianTrace:
     """Return the trace: exact on the span of the Lanczos vectors, estimated by random signs elsewhere.
 
-    The rest lacks the largest eigenvalues, so a few probes tell it well (Hutch++).
+    The part elsewhere lacks the largest eigenvalues, so a few random vectors estimate it well (Hutch++).
     """
     basis, dim = known.basis, len(known.basis)
     if known.steps >= dim:

@@ -14,9 +14,9 @@ from netdfl.training.models.buffers import applied
 
 
 class LossSurface:
-    """The mean loss of one module in evaluation mode over some examples, by its trainable parameters as one vector.
+    """The mean loss of a module over some examples, as a function of its trainable parameters joined to one vector.
 
-    Vectors have shape (d,) and are float64; the module computes in its own type.
+    Vectors have shape (d,) and are float64; the module computes in its own type, in evaluation mode.
     """
 
     def __init__(self, module: nn.Module, problem: TrainingProblem, examples: Examples, batch: int = 1024) -> None:
