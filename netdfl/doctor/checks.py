@@ -12,7 +12,7 @@ from netdfl.core.versions import DECIDING, TORCH
 
 HERE = "here"
 LATE_S, TOO_LATE_S = 60.0, 86_400.0
-"""Largest offsets of clocks: beyond the first, times in logs mislead; beyond the other, TLS refuses."""
+"""The largest offsets of clocks in s: above the first, times in logs mislead; above the second, TLS fails."""
 LEAST_DISK, LEAST_FILES = 2 << 30, 1024
 
 Facts = Mapping[str, Any]
@@ -29,7 +29,15 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class MachineFinding:
-    """The result of a check of one machine or between two; `remedy` tells the user how to mend it."""
+    """The result of one check.
+
+    Attributes:
+        machine: the machine, or the two machines, that was checked.
+        what: the subject of the check.
+        state: how serious the result is.
+        said: the result in words.
+        remedy: what the user can do about it; empty if nothing is wrong.
+    """
 
     machine: str
     what: str
@@ -40,7 +48,13 @@ class MachineFinding:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """The facts about each machine (`here` first), its clock offset, and the connections between machines."""
+    """The facts that the checks need.
+
+    Attributes:
+        facts: the facts about each machine by name; this machine is `here`.
+        ahead_s: how far the clock of each machine is ahead of this one's, in s.
+        ways: the measured connections between machines.
+    """
 
     facts: Mapping[str, Facts]
     ahead_s: Mapping[str, float] = field(default_factory=dict)
@@ -54,9 +68,10 @@ class MachineFacts:
 def judge(
     known: MachineFacts, *, device: str = "auto", wanted: str | None = None, trains: bool = True
 ) -> list[MachineFinding]:
-    """Return all findings. `wanted` is the requested world, `device` the device for its nodes.
+    """Judge the facts about machines; return all findings.
 
-    PyTorch is needed only if the scenario `trains`.
+    `wanted` is the world that the scenario asks for, `device` the device for its nodes. PyTorch is needed only if the
+    scenario `trains`.
     """
     found = [
         MachineFinding(

@@ -32,14 +32,14 @@ DOCUMENT = {
     "algorithm": "dpsgd",
     "topology": "ring",
 }
-"""The scenario that is used if none is given, with as many nodes as there may be machines."""
+"""The scenario whose needs are checked if none is given; it has more nodes than there may be machines."""
 
 
 def gather(scenario: Scenario, addresses: Sequence[str] = ()) -> MachineFacts:
-    """Ask this machine and the machines of the scenario's world. Raises MachineError if the world has none.
+    """Collect facts from this machine, and from all machines of the scenario's world, if it runs on several.
 
-    `addresses` (`host:port`) are addresses of nodes started by hand: names are resolved, and this machine's ports
-    tried.
+    `addresses` (`host:port`) are those of nodes started by hand: their names are looked up, and this machine's ports
+    among them are tried. Raises MachineError if the world has no machines.
     """
     names = sorted({address.rpartition(":")[0] for address in addresses})
     wanted = {"names": names, "datasets": datasets_of(scenario)}
