@@ -1,4 +1,4 @@
-"""Build a fleet's torch-free objects from a checked scenario: graph, network, link rules, events.
+"""Functions that build a fleet's parts without torch from a checked scenario: graph, network, link rules, events.
 
 Also decide which compression scheme and which delivery `auto` stands for on a graph.
 """
@@ -44,7 +44,7 @@ def build_topology(scenario: Scenario) -> Topology:
 
 
 def build_network(scenario: Scenario, topology: Topology | None = None) -> Network:
-    """Return the views of all nodes. Raises ValueError where weights, selection or server do not fit the graph."""
+    """Return the nodes' neighbors and weights. Raises ValueError where weights, selection or server do not fit."""
     drawn = topology or build_topology(scenario)
     streams = Streams(scenario.seed)
     selection = scenario.topology.selection.build(scenario.num_nodes, streams)
@@ -61,7 +61,7 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
 
 
 def bounds_of(scenario: Scenario, network: Network, dim: int) -> MemoryBounds:
-    """Return the memory limits of the fleet's nodes, for models of `dim` numbers."""
+    """Return the nodes' memory limits for data that others send, for models of `dim` numbers."""
     graph, num_nodes = network.graph(0), network.num_nodes
     peers = num_nodes - 1 if network.topology.time_varying else int(graph.in_degrees.max(initial=0))
     together = getattr(scenario.world, "nodes_per_process", 1)
@@ -76,7 +76,7 @@ def bounds_of(scenario: Scenario, network: Network, dim: int) -> MemoryBounds:
 
 
 def delivers_damage(scenario: Scenario) -> bool:
-    """Return whether links may deliver damaged messages: by a rule, or by a file of rules."""
+    """Return whether links may deliver messages with damaged bytes: by a rule or, possibly, by a file of rules."""
     rules = scenario.model_dump_json(include={"links", "events"})
     return scenario.links_from is not None or '"deliver"' in rules
 
@@ -113,15 +113,16 @@ def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
 
 
 def compile_as_written(scenario: Scenario, underlay: Underlay | None) -> list[CompiledEvent]:
-    """Return the scripted events as if routes never changed. Raises ScheduleError that names every wrong entry."""
+    """Return the scripted events, as if routes never changed. Raises ScheduleError that names every wrong entry."""
     facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds, core=underlay)
     return compile_events(scenario.events, facts)
 
 
 def build_underlay(scenario: Scenario) -> Underlay | None:
-    """Return the underlay with the site of each node; None without one.
+    """Return the underlay (the network of core links below the links) with each node's site; None without one.
 
-    Raises ValueError for core links, places or sites that do not fit. Loading has put the links of a file in place.
+    Raises ValueError for core links, places or sites that do not fit. The core links of a file were written into the
+    scenario when it was loaded.
     """
     part = scenario.underlay
     if part is None:
@@ -194,12 +195,12 @@ def delivery_of(scenario: Scenario) -> Delivery:
 
 
 def is_push(scenario: Scenario) -> bool:
-    """Return whether the algorithm sends shares of mass, as push-sum does."""
+    """Return whether nodes send shares of their push-sum mass, with weights that the senders decide."""
     return "column" in scenario.algorithm.traits.needs
 
 
 def is_literal(scenario: Scenario) -> bool:
-    """Return whether the algorithm sends C(z - x) as printed in its paper, without references kept by nodes."""
+    """Return whether the algorithm sends C(z - x), as its paper prints it, so that nodes keep no copies of vectors."""
     written = scenario.algorithm.traits.literal
     return written is not None and scenario.algorithm.params.get(written[0]) == written[1]
 

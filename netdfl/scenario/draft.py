@@ -36,7 +36,10 @@ _NO_LINKS += "#   default: {loss: 5%, latency: 20ms, rate: 10Mbit}\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """The settings of a first scenario. `loss`, `latency` and `rate` are written as in a scenario; empty: none."""
+    """The settings of a first scenario for `netdfl new`.
+
+    `loss`, `latency` and `rate` are link rules, written as in a scenario; an empty text means no rule.
+    """
 
     name: str
     nodes: int = 8

@@ -25,7 +25,7 @@ from netdfl.scenario.loading.validation import problems_of
 from netdfl.scenario.model.schema import SCHEMA, Scenario
 
 _PLACED_BY = ("nodes", "seed", "algorithm", "groups", "links")
-"""The keys that say where nodes of an underlay are, and what their links are."""
+"""The keys of a scenario that place nodes on an underlay's sites and set their links."""
 _STAND_INS = {
     "schema": SCHEMA,
     "name": "unnamed",
@@ -70,7 +70,7 @@ def load(
 
 
 def _plain(value: object) -> object:
-    """Convert a Python value to the form that YAML would give: text keys, lists, paths as text."""
+    """Convert a Python value to the form that YAML would have given: mappings with text keys, lists, paths as text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | range):
@@ -173,6 +173,6 @@ def _with_links(scenario: Scenario, document: Document) -> tuple[Scenario, list[
 
 
 def _without(data: dict[str, object], wrong: frozenset[str], directory: str) -> Scenario:
-    """Return the scenario with placeholders for its wrong keys, so that its other keys can be checked as well."""
+    """Return the scenario with placeholders for its wrong keys, so that the other keys can be checked as well."""
     left = {key: value for key, value in data.items() if key not in wrong}
     return Scenario.model_validate({**_STAND_INS, **left}, context={"directory": directory})

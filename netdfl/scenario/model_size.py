@@ -1,4 +1,4 @@
-"""The number of a model's parameters, and the data of a scenario's task."""
+"""The number of parameters of a scenario's model, and the data of its task."""
 
 from __future__ import annotations
 

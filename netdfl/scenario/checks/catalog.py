@@ -57,9 +57,9 @@ def nodes_exist(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def one_length(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that only one of `local_epochs` and `local_steps` sets the length of a local round.
+    """Check that only one of `local_epochs` and `local_steps`, which both set the length of a local round, is given.
 
-    A resolved scenario writes defaults out, so `local_epochs` at its default is no contradiction.
+    A scenario with all defaults written out has both, so `local_epochs` at its default is no contradiction.
     """
     part = scenario.algorithm
     given = {key: getattr(part, key) for key in ("local_epochs", "local_steps") if key in part.model_fields_set}
@@ -70,7 +70,7 @@ def one_length(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def groups_are_apart(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that every group has nodes and a usable name, and that no node is in two groups."""
+    """Check that every group of nodes is not empty and has a usable name, and that no node is in two groups."""
     home: dict[int, str] = {}
     for name, nodes in scenario.groups.items():
         path = ("groups", name)
@@ -85,7 +85,7 @@ def groups_are_apart(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def figures_come(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that every figure bounded by `expect` is measured for this task in this world."""
+    """Check that each metric with a bound in `expect` is measured for this task in this world."""
     kind = scenario.task.kind
     task = scenario.task
     for name in scenario.expect.bounded:
@@ -104,18 +104,18 @@ def figures_come(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def _has_figure(task: object, stem: str) -> bool:
-    """Return whether the task may measure the figure. The figures of a user's own task are unknown before the run."""
+    """Return whether the task may measure the metric `stem`. Metrics of a user's own task are unknown before a run."""
     return isinstance(task, Training) and (not isinstance(task, Train) or stem in _figures(task))
 
 
 def _figures(task: Train) -> list[str]:
-    """Return the names of the figures by which models are evaluated: the named metrics, or else all known ones."""
+    """Return the names of the metrics by which models are evaluated: the task's named ones, or else all known ones."""
     named = [part.kind.rpartition(":")[2].rpartition(".")[2] for part in task.metrics]
     return ["loss", *(named or METRICS.names())]
 
 
 def local_sample(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the sample of evaluated local models is no larger than their number."""
+    """Check that `evaluation.local`, the number of local models to evaluate, is no larger than the number of nodes."""
     local = scenario.evaluation.local
     if isinstance(local, int) and local > scenario.nodes:
         there_are = f"there are {scenario.nodes}"
@@ -123,7 +123,7 @@ def local_sample(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def compute_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the virtual time of local rounds can be drawn, and that a table names every client."""
+    """Check that the virtual duration of local rounds can be drawn, and that a table of durations has every client."""
     try:
         if isinstance(scenario.world, SimulatedOptions):
             model = scenario.world.compute.build(Streams(scenario.seed))
@@ -134,7 +134,7 @@ def compute_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def sizes_are_claimed(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that messages of a claimed size are used only with simulated links and without compression."""
+    """Check that the task `sized`, whose messages only claim a size, has simulated links and no compression."""
     if scenario.task.kind != "sized":
         return
     if not isinstance(scenario.world, SimulatedOptions):
@@ -189,7 +189,7 @@ def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] 
 
 
 def find_problems_with_data(scenario: Scenario, document: Document) -> tuple[list[Problem], list[str]]:
-    """Return the mistakes of a user's own parts when applied to the data, and notices; empty if the data is missing."""
+    """Return the mistakes of a user's own parts, tried on the data, and notices; both empty if the data is missing."""
     found = list(with_data(scenario))
     notices = dict.fromkeys(f"{each.what}; {each.remedy}" for each in found if each.notice)
     return _placed((each for each in found if not each.notice), document), list(notices)

@@ -105,7 +105,7 @@ def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
 
 
 def warnings(scenario: Scenario) -> Iterator[str]:
-    """Yield a warning for each problem that theory or a trial of the compressor predicts."""
+    """Yield a warning for each setting with which compressed mixing diverges or nodes do not agree."""
     compression = scenario.compression
     if compression is None:
         return
@@ -127,7 +127,7 @@ def warnings(scenario: Scenario) -> Iterator[str]:
 
 
 def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, float]:
-    """Return the relative compression error |x - C(x)|^2 / |x|^2, and the scale of C(x) under `gamma: auto`."""
+    """Return the compressor's relative error |x - C(x)|^2 / |x|^2, and the factor by which gamma `auto` scales C(x)."""
     from netdfl.mixing.compressed.step_size import ScaledCompressor, sample_size, trial
 
     compressor: Compressor = compression.build()
@@ -147,7 +147,7 @@ def _parameters(scenario: Scenario) -> int:
 
 
 def _less_noise(compression: CompressionPart) -> str:
-    """Return the settings that reduce the compressor's noise to less than the energy it keeps."""
+    """Return the settings with which the compressor's error gets smaller than the vector that it compresses."""
     params = compression.params
     if params.get("unbiased"):
         return "unbiased: false"

@@ -9,9 +9,15 @@ from netdfl.scenario.model.schema import Scenario
 
 
 class CheckFinding(NamedTuple):
-    """A mistake in a scenario: its description `what`, its place `path`, its remedy, and the expected value.
+    """A mistake in a scenario, as a check reports it.
 
-    With `key` the key is at fault instead of its value. A `notice` is reported and refuses nothing.
+    Attributes:
+        path: the keys that lead to the wrong value.
+        what: the description of the mistake.
+        remedy: the change that corrects it.
+        expected: the values that would be right.
+        key: whether the key is at fault instead of its value.
+        notice: whether the user only gets a notice, and the scenario is accepted.
     """
 
     path: tuple[str | int, ...]

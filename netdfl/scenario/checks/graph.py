@@ -1,4 +1,4 @@
-"""The checks of the graph: whether it can be drawn and suits the algorithm; and of augmentation."""
+"""The checks of the graph (whether it can be drawn, and suits the algorithm), and of pictures to augment."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def graph_fits(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def graph_notices(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice for each element of the graph's file that the graph leaves out."""
+    """Yield a notice for each kind of element in the graph's file that the graph leaves out."""
     if scenario.topology.params.get("file"):
         yield from build_topology(scenario).notes
 
@@ -82,7 +82,7 @@ def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> I
 
 
 def _alternatives(scenario: Scenario, kind: str) -> list[str]:
-    """Return two algorithms that work with matrices of this kind and are closest to the scenario's parameters."""
+    """Return two algorithms for mixing matrices of this kind, those whose defaults agree most with the scenario."""
     own = set(scenario.algorithm.params.items())
 
     def alike(name: str) -> int:
@@ -105,7 +105,7 @@ def _kind(network: Network, rounds: range) -> str:
 
 
 def selection_chooses(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that on a static graph some node has at least as many neighbors as it should select."""
+    """Check that on a static graph some node has at least as many neighbors as the selection chooses."""
     selection = scenario.topology.selection
     k = selection.params.get("k")
     if scenario.has_server or not isinstance(k, int) or (topology := drawn(build_topology, scenario)) is None:
@@ -117,13 +117,13 @@ def selection_chooses(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def task_has_pictures(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that no algorithm augments the examples of a toy problem, which are vectors."""
+    """Check that no algorithm augments (mirrors, shifts) the examples of a toy problem, which are no pictures."""
     if _augments(scenario) and not isinstance(scenario.task, Training):
         yield _no_pictures(scenario, f"the examples of task {scenario.task.kind} are vectors")
 
 
 def data_are_pictures(scenario: Scenario, shape: tuple[int, ...]) -> Iterator[CheckFinding]:
-    """Check that inputs of `shape` have channels, rows and columns where the algorithm augments them."""
+    """Check that inputs have the `shape` of pictures (channels, rows, columns) where the algorithm augments them."""
     if _augments(scenario) and len(shape) != 3:
         yield _no_pictures(scenario, f"an input of the dataset has the shape {shape}")
 

@@ -1,4 +1,4 @@
-"""The checks of links and events: rules that can't be built, or that can't act on packets."""
+"""The checks of links and events: rules that can't be built, or that can't act on packets below TCP."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def events_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def layer_exists(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that links act on packets only in a world with network devices, or with a TCP model."""
+    """Check that links act on packets only in a world with network devices, or in simulation with a TCP model."""
     world = scenario.world
     if world.loss_layer == "packet" and not isinstance(world, PacketOptions) and world.kind != "simulated":
         what = f"{world.kind} has no packets, its links act on messages"
@@ -68,7 +68,7 @@ def layer_exists(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def sharing_notices(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice if `sharing: fifo` is set for links that act on packets."""
+    """Yield a notice if `sharing: fifo` (messages share a rate in turn) is set for links that act on packets."""
     if scenario.world.loss_layer != "packet" or scenario.world.kind == "simulated":
         return
     rules = [(where, key, entry.get(key)) for where, entry in block(scenario.links).items() for key in NODE_KEYS]
@@ -84,7 +84,7 @@ def _in_turn(rule: object) -> bool:
 
 
 def packets_can(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that no rule or event for packets requires whole messages, or a sender that learns of losses."""
+    """Check that no rule or event on packets depends on whole messages, or on a sender that learns of their loss."""
     if scenario.world.loss_layer != "packet":
         return
     for selector, entry in block(scenario.links).items():

@@ -1,4 +1,4 @@
-"""The trials of a user's own parts: each is built and used once before there is a fleet."""
+"""The trials of the parts that a user wrote: each is built and used once before the fleet starts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ROUNDS = 3
 
 
 def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Part]]:
-    """Yield every user's own part below `value`, with the path of the key that names it."""
+    """Yield every part below `value` that a user wrote, with the path of the key that names it."""
     if isinstance(value, Part) and type(value).own:
         yield (*path, type(value).key), value
     children: Mapping[str | int, object] = value if isinstance(value, Mapping) else {}
@@ -54,14 +54,14 @@ def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple
 
 
 def without_data(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Yield the mistakes of a user's own parts that need no data."""
+    """Yield the mistakes of a user's own parts that are found without the task's data."""
     if any(part.own in _TRIALS for _, part in own_parts(scenario)):
         with ALONE, kept_streams():
             yield from list(_tried(scenario, _TRIALS, scenario))
 
 
 def with_data(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Yield the mistakes of a user's own datasets, partitions, models and augmentations; nothing without data."""
+    """Yield the mistakes of a user's own datasets, partitions, models and augmentations; none if data is missing."""
     task = scenario.task
     if not isinstance(task, Training) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
         return
@@ -106,7 +106,7 @@ def _tried(
 
 @contextmanager
 def _using(part: Part, doing: str) -> Iterator[None]:
-    """Report an exception inside the context as a fault of the part's return value."""
+    """Report an exception inside the context, while `doing` something, as a fault of what the user's part returned."""
     try:
         yield
     except OwnPartError:
@@ -193,7 +193,7 @@ def _compression(part: Part, scenario: Scenario) -> None:
 
 
 def _carried(compressor: Compressor, vector: Tensor) -> None:
-    """Check that the compressor's output can be sent: encode it as a message, and decode the message."""
+    """Check that a user's compressor makes vectors that can be sent: encode one as a message, and decode it."""
     from netdfl.mixing.payloads import pack_encoded, unpack_encoded
     from netdfl.transport import wire
 
@@ -242,11 +242,11 @@ def _partition(part: Part, context: WithData) -> None:
 
 
 _JUDGES = ("task", "metric")
-"""Kinds of own parts that define the figures of a model."""
+"""The kinds of a user's own parts that compute metrics of a model."""
 
 
 def _model(part: Part, context: WithData) -> CheckFinding | None:
-    """Check that the model can be built from the data, and that the part accepts the model's outputs."""
+    """Check that a model can be built from the data, and that the user's `part` accepts the model's outputs."""
     from netdfl.training.classification import outcome
     from netdfl.training.data.examples import Samples
     from netdfl.training.tasks.recipe import made, recipe_of
@@ -293,7 +293,7 @@ def _tried_steps(scenario: Scenario, data: SharedData, model: FlatModel) -> list
 
 
 def _gives_probabilities(part: Part, said: Tensor) -> CheckFinding | None:
-    """Return a notice if the model's outputs are probabilities already, so it ends in a softmax.
+    """Return a notice if the model's outputs `said` are probabilities already, because the model ends in a softmax.
 
     Cross-entropy applies a softmax itself, and with two the gradients nearly vanish.
     """

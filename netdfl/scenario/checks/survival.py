@@ -1,4 +1,4 @@
-"""The checks of the ways to survive message loss: whether each suits the graph and the algorithm."""
+"""The checks of `delivery` and of rejoining: whether a way to survive message loss or a crash suits the algorithm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def survives(scenario: Scenario) -> Iterator[CheckFinding]:
 def catches_up(scenario: Scenario) -> str:
     """Return the reason why a node that kept its state can't skip missed rounds; empty if it can.
 
-    It can where nodes send whole vectors or shares: its vector or mass is valid in any round.
+    It can where nodes send whole vectors or push-sum shares, because its own vector or mass is valid in any round.
     """
     name = scenario.algorithm.kind
     if scenario.algorithm.traits.family == "bilateral":
@@ -47,7 +47,7 @@ def catches_up(scenario: Scenario) -> str:
 
 
 def joins(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that clients alone join late, and not all of them."""
+    """Check that no server joins late, and that not all other nodes do."""
     late = joins_by_node(drawn(compile_schedule, scenario) or ())
     for node, event in late.items():
         if node == scenario.nodes:
@@ -85,9 +85,9 @@ def automatic(scenario: Scenario) -> tuple[Delivery, str]:
 
 
 def resent_too_late(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice if a lost message can't be repeated and arrive before the deadline.
+    """Yield a notice if a lost message can't be sent again and arrive before the deadline.
 
-    Concerns algorithms that use a message in its own round alone.
+    Only algorithms that use a message in its own round alone are concerned.
     """
     deadline_ns, delivery = scenario.wait.deadline, scenario.delivery
     if not isinstance(delivery, AcknowledgedDelivery) or not isinstance(deadline_ns, int):
@@ -108,7 +108,7 @@ def resent_too_late(scenario: Scenario) -> Iterator[str]:
 
 
 def _mean_latency_ns(scenario: Scenario) -> int:
-    """Return the mean latency of the slowest links, in nanoseconds; unknown latencies count as 0."""
+    """Return the largest mean latency of any entry of `links`, in nanoseconds; unknown latencies count as 0."""
     entries = (rules.get("latency") for rules in block(scenario.links).values())
     parts = [choose("latency", value) for value in entries if value is not None]
     delays = [part.build() for part in parts if part is not None]

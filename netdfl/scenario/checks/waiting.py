@@ -93,7 +93,7 @@ def _scheme(scenario: Scenario) -> str:
 
 
 def waits_can_end(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that nodes that can't know their senders do not wait for all of them without a deadline."""
+    """Check that nodes don't wait for all senders without a deadline where they can't know their senders."""
     wait = scenario.wait
     if wait.need != "all" or wait.deadline is not None or wait.announce is not False or scenario.has_server:
         return
@@ -104,7 +104,10 @@ def waits_can_end(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def quorum_can_come(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that some node has as many neighbors as the quorum; where graphs change, that there are as many others."""
+    """Check that the quorum, the number of messages to wait for, can come: some node has as many neighbors.
+
+    Where graphs change, it is enough that as many other nodes exist.
+    """
     need, name, path = scenario.wait.need, scenario.algorithm.kind, ("wait", "for")
     if scenario.algorithm.traits.family == "bilateral":
         if isinstance(need, int) and need > 1:
@@ -144,7 +147,7 @@ def waiting_notices(scenario: Scenario) -> Iterator[str]:
 
 
 def in_degrees(network: Network, rounds: range) -> tuple[int, int]:
-    """Return the fewest and the most senders of a node in a round; on a star, the server's."""
+    """Return the fewest and the most senders to a node in any of the rounds; on a star, to the server."""
     degrees = [network.graph(round).in_degrees for round in rounds]
     if network.server is not None:
         degrees = [each[network.server : network.server + 1] for each in degrees]
@@ -165,7 +168,7 @@ def hardly_meant(scenario: Scenario) -> Iterator[str]:
 
 
 def _rate_ends(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
-    """Yield a warning that names the first round with a learning rate too small to train anything."""
+    """Yield a warning with the first round whose learning rate is too small to train anything, if there is one."""
     lr, decay, schedule = (params.get(name) for name in ("lr", "lr_decay", "schedule"))
     if not isinstance(lr, float | int) or not isinstance(decay, float | int) or not isinstance(schedule, Schedule):
         return
@@ -183,7 +186,7 @@ def _rate_ends(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
 
 
 def weights_stay_one(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice if push-sum on symmetric links equals plain gossip under automatic weights."""
+    """Yield a notice if push-sum does no more than plain gossip, because links are symmetric and weights automatic."""
     weights, name = scenario.topology.weights.kind, scenario.algorithm.kind
     if weights != "auto" or not is_push(scenario) or scenario.algorithm.traits.selects:
         return

@@ -1,4 +1,4 @@
-"""The core links of a fleet before it runs: their figures, and the links of nodes that cross them."""
+"""The core links (of the network below the links) before a run: rates, delays, losses, and links that cross them."""
 
 from __future__ import annotations
 

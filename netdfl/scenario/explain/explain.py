@@ -1,4 +1,4 @@
-"""The figures of a fleet before it runs: graph, weights, traffic, data and events."""
+"""The numbers that `netdfl explain` shows of a fleet before it runs: graph, weights, traffic, data and events."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class WeightFacts:
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """The task, and the size and type of its vector."""
+    """The task, and the size and type of the vector that nodes exchange."""
 
     kind: str
     parameters: int
@@ -119,7 +119,7 @@ class TaskFacts:
 
 @dataclass(frozen=True)
 class TrafficFacts:
-    """The traffic without losses: bytes per message, per round and in all.
+    """The traffic without losses: bytes per message, per round and in the whole run.
 
     With a server, `broadcast_bytes` is the size of its message to a client.
     """
@@ -140,10 +140,11 @@ class CompressionFacts:
         params: its parameters.
         scheme: the scheme by which messages are compressed.
         gamma: the step size of the mixing, or `auto`.
-        vectors_kept: the most vectors of the model's size that a node keeps for it, in the graphs that were counted.
+        vectors_kept: the most vectors of the model's size that a node keeps for compression, in the graphs that were
+            counted.
         counts_all: whether no node can keep more vectors than these.
         bytes_kept: the size of these vectors in bytes.
-        warnings: sentences on settings that are hardly meant.
+        warnings: sentences on settings with which mixing diverges or nodes do not agree.
     """
 
     kind: str
@@ -158,7 +159,7 @@ class CompressionFacts:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """The number of training samples of each class at each client."""
+    """The number of training samples of each class at each client: `counts[client][class]`."""
 
     dataset: str
     classes: int
@@ -288,7 +289,7 @@ def _task(scenario: Scenario) -> TaskFacts:
 
 
 def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFacts) -> TrafficFacts:
-    """Compute the traffic from the vectors alone; additional numbers and masks are small and left out."""
+    """Compute the traffic from the sizes of large vectors alone, without masks and other numbers, which are small."""
     steps = scenario.algorithm.params.get("gossip_steps", 1)
     messages = steps * sum(network.graph(round).num_edges for round in rounds) / len(rounds)
     compression, traits = scenario.compression, scenario.algorithm.traits
@@ -304,7 +305,7 @@ def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFact
 
 
 def _frame_bytes(scenario: Scenario, *vectors: Mapping[str, Array]) -> int:
-    """Return the size in bytes of a frame that carries all these vectors."""
+    """Return the size in bytes of a message frame that carries all arrays of these vectors."""
     arrays = {f"{place}{name}": array for place, vector in enumerate(vectors) for name, array in vector.items()}
     payload = Payload(arrays, {"w": 1.0} if is_push(scenario) else {})
     return frame_size(payload)

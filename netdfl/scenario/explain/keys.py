@@ -47,7 +47,7 @@ CATALOGUE: Mapping[str, Choices] = {
 
 
 def _rows_of_parts(what: str) -> list[dict[str, object]]:
-    """Return a row for each part in a table: name, help, parameters with defaults, source, full text."""
+    """Return a row for each part in the table `what`: name, help, parameters with defaults, source, full text."""
     choices = CATALOGUE[what]
     return [_part_row(kind, entry, choices.model(kind)) for kind, entry in choices.table().items()]
 
@@ -102,7 +102,7 @@ ABOUT: Mapping[str, str] = {
     SCENARIOS: "The scenarios that come with netdfl, ready to run by name.",
     KEYS: "Every key at the top of a scenario.",
 }
-"""One sentence about each list that is no key of a scenario."""
+"""One sentence about each list of `netdfl list` that does not have the name of a scenario's key."""
 GRAPHS: Mapping[frozenset[str], str] = {
     frozenset({"doubly", "row"}): "undirected",
     frozenset({"doubly", "column"}): "directed",
@@ -110,7 +110,7 @@ GRAPHS: Mapping[frozenset[str], str] = {
     frozenset({"both_ways"}): "undirected",
     frozenset({"server"}): "star",
 }
-"""The graph that an algorithm needs, by its `needs`; an undirected one serves where a directed one does."""
+"""The kind of graph that an algorithm needs, by its `Entry.needs`. An undirected one also serves as a directed one."""
 
 
 def lists() -> list[str]:
@@ -151,7 +151,7 @@ def rows(what: str) -> list[dict[str, object]]:
 
 
 def _key(name: str, field: FieldInfo) -> list[dict[str, object]]:
-    """Return the rows of a key: the parts to choose from, or the keys inside it, or the key itself."""
+    """Return the rows for a key of the scenario: the parts to choose from, or the keys inside it, or the key itself."""
     if name == "events":
         return [_action(action) for action in EVENT.names()]
     for table, choices in CATALOGUE.items():
@@ -196,13 +196,13 @@ def _row(name: str, field: FieldInfo, model: type[BaseModel] = Scenario, doc: st
 
 
 def _said_of(name: str, doc: str) -> str:
-    """Return the sentences of a docstring that contain `name` in backquotes."""
+    """Return the sentences of the docstring `doc` that contain `name` in backquotes."""
     sentences = re.split(r"(?<=\.) ", " ".join(doc.split()))
     return " ".join(sentence for sentence in sentences if f"`{name}`" in sentence)
 
 
 def _default(name: str, field: FieldInfo, model: type[BaseModel]) -> object:
-    """Return a default as a scenario writes it; for a mapping with fixed keys, a reference to their list."""
+    """Return a field's default as a scenario writes it; for a mapping with fixed keys, the name of their list."""
     if field.is_required():
         return "required"
     plain = field.default

@@ -23,12 +23,12 @@ MOST_ROUNDS = 64
 def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[str, object]]:
     """Return a row for each key of each entry of `links`, then for each key that an event sets.
 
-    Keys of a row: `of` (the selector), `event` (the index of the event that sets it, or None), `key`, `rule` (a part's
-    name, a state, or none), and `figures` (`links.figures`).
+    Keys of a row: `of` (the selector of links or nodes), `event` (the index of the event that sets it, or None), `key`,
+    `rule` (a part's name, a state, or none), and `figures` (the rule's numbers, from `links.figures`).
 
-    With `network`, `links` is the number of links on which the rule is in force: links of any round that no more
+    With `network`, a row's `links` is the number of links on which the rule acts: links of any round that no more
     specific entry overrides. Of graphs that change, only the first `MOST_ROUNDS` rounds are counted. For an event, only
-    its own rounds count. None for rules of nodes.
+    its own rounds count. It is None for rules of nodes.
     """
     rows = [
         _row(selector, None, key, value)
@@ -90,7 +90,7 @@ class RuleCounter:
     """A counter of the links on which each rule acts in the counted rounds."""
 
     def __init__(self, scenario: Scenario, network: Network) -> None:
-        """Collect the graphs of `network`, at most of the first `MOST_ROUNDS` rounds."""
+        """Collect the graphs of `network`, of the first `MOST_ROUNDS` rounds at most."""
         self._scenario = scenario
         rounds = range(min(MOST_ROUNDS, scenario.rounds) if network.varies else 1)
         self._varies = network.varies
@@ -113,7 +113,7 @@ class RuleCounter:
         return next((of for selector, of, entry in reversed(self._entries) if key in entry and edge in selector), None)
 
     def _of_rounds(self, event: int) -> Iterator[frozenset[Edge]]:
-        """Yield the graphs of the rounds in which an event acts; all graphs for an event by time."""
+        """Yield the graphs of the rounds in which event number `event` acts; all graphs if the event is by time."""
         spans = [each for each in self._spans if each.source == event and each.at_round is not None]
         for round, edges in enumerate(self._edges):
             inside = any(each.holds_in(round) for each in spans)

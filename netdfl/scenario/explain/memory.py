@@ -12,7 +12,7 @@ _UNIONS = 256
 def vectors_kept(scenario: Scenario, network: Network) -> int:
     """Return the largest number of model-sized vectors that a node keeps for compression until the run's end.
 
-    Only the first 256 graphs are counted, so with more graphs the true number may be larger; `counts_all` tells.
+    Only the first 256 graphs are counted, so with more graphs the true number may be larger; `counts_all` says so.
     """
     scheme = scheme_of(scenario, network.topology)
     if scheme in SERVER:
@@ -42,7 +42,7 @@ def _draws(scenario: Scenario, network: Network) -> range:
 
 
 def _used(network: Network, rounds: range) -> tuple[list[set[int]], list[set[int]]]:
-    """Return the sets of receivers and of senders of each node over `rounds`."""
+    """Return, for each node, the set of its receivers and the set of its senders over `rounds`."""
     sends: list[set[int]] = [set() for _ in range(network.num_nodes)]
     hears: list[set[int]] = [set() for _ in range(network.num_nodes)]
     for round in rounds:

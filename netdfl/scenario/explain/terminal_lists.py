@@ -24,14 +24,14 @@ FOLDERS: Mapping[str, str] = {
     "smoke": "smoke/: one small fleet of each family",
     "studies": "studies/: sweeps behind the pages of the documentation",
 }
-"""Headings for the folders of the shipped scenarios."""
+"""Headings of `netdfl list scenarios` for the folders of the shipped scenarios."""
 ON_GRAPHS: Mapping[str, str] = {
     "undirected": "On an undirected graph",
     "directed": "On a directed graph, by push-sum",
     "full": "On a full graph",
     "star": "With a server, on a star",
 }
-"""Headings for the algorithms of each graph in `GRAPHS`."""
+"""Headings of `netdfl list algorithms` for the kinds of graphs in `GRAPHS`."""
 _MOST_BETWEEN = 24
 _EXAMPLE_GRAPHS = {"undirected": "ring", "directed": "random_push", "full": "full", "star": "star"}
 
@@ -96,7 +96,7 @@ def show_part(what: str, row: Row, console: Console) -> None:
 
 
 def example(row: Row) -> str:
-    """Return the lines of a scenario that select an algorithm and a graph that suits it."""
+    """Return the lines of a scenario that select the row's algorithm and a graph that suits it."""
     algorithm = f"{{name: {row['name']}, lr: {row['parameters']['lr']}}}" if "lr" in row["parameters"] else row["name"]
     return f"algorithm: {algorithm}\ntopology: {_example_graph(row)}"
 

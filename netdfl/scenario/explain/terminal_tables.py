@@ -93,7 +93,7 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
 
 
 def _bounds(bounds: MemoryBounds) -> str:
-    """Return the memory limits of a real node as text."""
+    """Return a real node's memory limits for data that others send, as text."""
     early = f"{bounds.window} messages of a peer before they are awaited, up to {format_bytes(bounds.peer_bytes)}"
     calls = f"{bounds.streams:,} calls over a connection, {bounds.connections:,} connections at a port"
     return f"{early}, {format_bytes(bounds.mailbox_bytes)} of all; {calls}"
@@ -196,7 +196,7 @@ _EventRow: TypeAlias = tuple[tuple[bool, int, int], str, str, str, str, str]
 
 
 def _event_rows(events: Sequence[CompiledEvent]) -> Iterator[_EventRow]:
-    """Yield a sort key and a row for each event: node events singly, link changes with their end.
+    """Yield a sort key and a table row for each event: one for a node event, one for a link change and its end.
 
     An entry that changes links repeatedly is one row.
     """

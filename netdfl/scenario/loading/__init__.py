@@ -1,1 +1,1 @@
-"""From text to checked values and back: places in the file, short forms, overrides, the resolved scenario."""
+"""Conversion of a scenario's text to checked values and back: places in the file, short forms, overrides, defaults."""

@@ -16,14 +16,14 @@ from netdfl.core.errors import Problem, ScenarioError
 Path = tuple[str | int, ...]
 MOST_BYTES = 16_000_000
 MOST_VALUES = 100_000
-"""The most keys and values of a document; an alias counts as many as it stands for."""
+"""The most keys and values of a document; an alias counts as much as the values that it repeats."""
 MOST_DEPTH = 64
 MOST_LINES = 1_000_000
 MOST_LETTERS = 4_000_000
 
 
 class SourcePlace(NamedTuple):
-    """A place in a file, with line and column from 1; or an override, with line and column 0."""
+    """A place in a scenario file, with line and column from 1; or a `--set` override, with line and column 0."""
 
     file: str
     line: int = 0
@@ -48,7 +48,7 @@ class Document:
         return SourcePlace(self.file)
 
     def problem(self, path: Path, what: str, expected: str = "", remedy: str = "", *, key: bool = False) -> Problem:
-        """Create a `Problem` at `path`; with `key`, the place is the key's, not the value's."""
+        """Create a `Problem` for the user at `path`; with `key`, its place is the key's, not the value's."""
         return Problem(what, expected, remedy, *self.place(path, key=key))
 
 

@@ -25,7 +25,7 @@ from netdfl.scenario.model.signatures import record_model
 
 
 def _shares_fairly(scenario: Scenario) -> bool:
-    """Return whether messages share an uplink or downlink fairly, which older versions did not support."""
+    """Return whether messages share a rate of an uplink or downlink fairly, which they did not in older versions."""
     entries = [entry.written() for entry in scenario.links.values()]
     parts = [entry[key] for entry in [*entries, *scenario.events] for key in NODE_KEYS if key in entry]
     said = [part if isinstance(part, Mapping) else vars(part) for part in parts if not isinstance(part, str | None)]
@@ -33,16 +33,16 @@ def _shares_fairly(scenario: Scenario) -> bool:
 
 
 CHANGED: Mapping[str, Callable[[Scenario], bool]] = {"flows share a node's link": _shares_fairly}
-"""Changes of behavior with unchanged text, each with a predicate for the scenarios that it concerns.
+"""Changes of behavior of scenarios whose text is unchanged, each with a function that tests if a scenario is concerned.
 
-The hash of these scenarios includes the change. One row for each default that changes the behavior, such as
+The hash of these scenarios includes the change. One row is added for each default whose behavior changes, such as
 `"links share a node's rate": lambda scenario: ...`.
 """
 
 Plain: TypeAlias = dict[str, object]
 _KEYS_OF_0_2 = Path(__file__).with_name("keys-0.2.txt")
 _LeftOut: TypeAlias = Callable[[type[BaseModel], str], bool]
-"""Whether a key of a model is left out at its default."""
+"""A function that returns whether a key of a model is left out of the hash at its default."""
 
 
 def scenario_hash(scenario: Scenario) -> str:
@@ -60,7 +60,7 @@ def hashes(scenario: Scenario) -> Iterator[str]:
 
 
 def _in_turn(said: Plain) -> Plain:
-    """Return a scenario without the key `sharing: fifo`, in the form of versions before this key existed."""
+    """Return a scenario's values without the key `sharing: fifo`, as versions before this key hashed them."""
     plain = dict(said)
     if "links" in said:
         plain["links"] = {where: _without_fifo(entry) for where, entry in cast(dict[str, Plain], said["links"]).items()}
@@ -79,7 +79,7 @@ def _without_fifo(entry: Plain) -> Plain:
 
 
 def is_of(scenario: Scenario, known: str) -> bool:
-    """Return whether a hash, or the beginning of one, belongs to this scenario."""
+    """Return whether `known`, a hash or the beginning of one, is a hash of this scenario."""
     return bool(known) and any(each.startswith(known) for each in hashes(scenario))
 
 
@@ -93,7 +93,7 @@ def _hash(said: Plain) -> str:
 
 
 def _said(model: BaseModel, left_out: _LeftOut) -> Plain:
-    """Return the model as plain values, without keys at their default for which `left_out` is true."""
+    """Return the model as plain values, without keys at their default for which `left_out` returns true."""
     said: Plain = _without_defaults(model, model.model_dump(mode="json", by_alias=True), left_out)
     if isinstance(model, Scenario):
         said |= {"events": [_event(entry, left_out) for entry in model.events]} if model.events else {}
@@ -153,7 +153,7 @@ def _validated(field: FieldInfo) -> object:
 
 
 def _event(entry: Plain, left_out: _LeftOut) -> Plain:
-    """Return an event with the keys that were written; defaults inside its rules are removed."""
+    """Return an event with the keys that its scenario wrote; defaults inside its link rules are removed."""
     return {key: _rule(key, value, left_out) if key in SLOTS else value for key, value in entry.items()}
 
 
@@ -177,7 +177,7 @@ def _any(model: type[BaseModel], name: str) -> bool:
 def _since_0_2(model: type[BaseModel], name: str) -> bool:
     """Return whether the key is newer than version 0.2.0.
 
-    That version hashed all keys of a user's own part but newer keys of its base.
+    All keys of a user's own part count as old, except newer keys of its base class.
     """
     known = _keys_of_0_2()
     bases = (each for each in model.__mro__ if each.__name__ in known)

@@ -41,7 +41,7 @@ def _normal(document: Document, annotation: object, value: object, path: Path, d
 
 
 def annotation_at(value: object, path: Path, directory: str) -> tuple[object, object]:
-    """Return the schema's type annotation at `path`, and the value there; None for an unknown key or no value."""
+    """Return the schema's type annotation at `path`, and the value there; each is None where there is none."""
     annotation: object = Scenario
     for key in path:
         annotation = _child(annotation, value, key, directory)
@@ -50,13 +50,13 @@ def annotation_at(value: object, path: Path, directory: str) -> tuple[object, ob
 
 
 def keys_at(value: object, path: Path, directory: str) -> list[str]:
-    """Return the possible keys of the mapping at `path`; empty if any key is allowed, or none."""
+    """Return the keys that the mapping at `path` may have; empty if it may have any key, or is no mapping."""
     model = _model(*annotation_at(value, path, directory), directory)
     return list(fields_of(model)) if model else []
 
 
 def choices_of(annotation: object) -> Choices | None:
-    """Return the choices that a type annotation allows; None if it has none."""
+    """Return the `Choices` (a choice among parts) in a type annotation; None if it has none."""
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((mark for mark in marks if isinstance(mark, Choices)), None)
 

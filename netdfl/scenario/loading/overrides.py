@@ -54,9 +54,9 @@ def on_world(kind: str, others: list[Override]) -> Override:
 def apply(document: Document, overrides: list[Override], directory: str) -> list[str]:
     """Write `overrides` into the normalized `document`; return a notice for each key of the file that was dropped.
 
-    Where an override names another part (`algorithm.name`, any `kind`), keys of the file beside it are dropped that the
-    new part lacks. An override of `local_steps` drops `local_epochs`, and the other way round. Keys that an override
-    sets stay, and are checked.
+    Where an override names another part (`algorithm.name`, any `kind`), the part's other keys from the file are dropped
+    if the new part lacks them. An override of `local_steps` drops `local_epochs`, and the other way round. Keys that an
+    override sets are never dropped, so the checks report those that are wrong.
     """
     overrides = list(overrides)
     for index, override in enumerate(overrides):
@@ -100,7 +100,7 @@ def _write(document: Document, override: Override) -> None:
 
 
 def _step(parent: Tree, key: str | int, override: Override) -> object:
-    """Return the child of `parent` at `key`. Raises ScenarioError if a list has no such item."""
+    """Return the child of `parent` at `key`, on the override's path. Raises ScenarioError if a list lacks the item."""
     if isinstance(parent, list):
         if not isinstance(key, int) or key >= len(parent):
             remedy = f"write a number from 0 to {len(parent) - 1}" if parent else "the list is empty"
@@ -132,7 +132,7 @@ def _drop_foreign(document: Document, override: Override, given: set[Path], dire
 
 
 _LENGTHS = {"local_epochs": "local_steps", "local_steps": "local_epochs"}
-"""The two keys for the length of a local round, each with the other."""
+"""The two keys for the length of a local round: each key with the one that it replaces."""
 
 
 def _drop_replaced(document: Document, override: Override, given: set[Path]) -> list[str]:

@@ -10,8 +10,8 @@ from netdfl.links.spec import NODE_KEYS
 def complete_recorded(file: Path, data: object) -> None:
     """Complete a recorded scenario with the defaults of the version that ran it; leave other files unchanged.
 
-    A recorded scenario has every key of its version. Where a rate of a node's link has no `sharing`, messages went one
-    after another.
+    A recorded scenario has every key of its version. In versions without the key `sharing`, the messages on a node's
+    uplink or downlink were sent one after another.
     """
     if file.name != "scenario.yaml" or not (file.parent / "provenance.json").is_file() or not isinstance(data, dict):
         return

@@ -18,7 +18,7 @@ def shipped_scenarios() -> dict[str, Path]:
 
 
 def find_scenario(given: str | Path) -> Path:
-    """Return the file at `given` or, if there is none, the shipped scenario of this name, else `given` itself."""
+    """Return the file at `given` or, if there is none, the shipped scenario of this name, else the path `given`."""
     path = Path(given)
     return path if path.is_file() else shipped_scenarios().get(path.as_posix(), path)
 

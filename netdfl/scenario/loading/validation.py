@@ -57,7 +57,7 @@ def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory:
 
 
 def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
-    """Remove problems of a missing key that another problem explains as a misspelling."""
+    """Remove problems of missing keys that another problem explains by a misspelled key."""
     meant = {(path[:-1], problem.remedy) for (path, _), problem in found.items() if path}
     return [
         problem

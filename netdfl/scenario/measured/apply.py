@@ -18,7 +18,7 @@ SAID = ("latency", "rate", "loss")
 
 
 def understood(asked: LinksFrom) -> MeasuredNetwork:
-    """Read the file that `links_from` names. Raises ValueError."""
+    """Read the measurements in the file that `links_from` names. Raises ValueError."""
     units = {"delay_unit": asked.delay_unit, "rate_unit": asked.rate_unit}
     if ending_of(asked.file) in ENDINGS and not _is_matrix(asked.file):
         return read_graph_file(asked.file, by_distance=asked.by_distance, **units)
@@ -34,8 +34,8 @@ def _is_matrix(file: str) -> bool:
 def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenario, list[str]]:
     """Return the scenario with link rules from the `links_from` file, and notices about how it was read.
 
-    The scenario's own rules take precedence. Of links that the graphs never have (`used`) nothing is taken.
-    Raises ValueError where the file can't be used.
+    The scenario's own rules take precedence. Links that are not in `used`, the links of all the graphs (None: any
+    link), get no rules. Raises ValueError where the file can't be used.
     """
     asked = scenario.links_from
     assert asked is not None
@@ -61,7 +61,7 @@ def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenar
 
 
 def _placed(scenario: Scenario, found: MeasuredNetwork) -> Report:
-    """Return the report's settings, with the file's positions of nodes if the scenario gives none."""
+    """Return the settings of the report, with the nodes' positions from the file if the scenario gives none."""
     if scenario.report.places or not found.places:
         return scenario.report
     places = [found.places.get(node) for node in range(scenario.num_nodes)]
@@ -69,7 +69,7 @@ def _placed(scenario: Scenario, found: MeasuredNetwork) -> Report:
 
 
 def _words(name: str, found: MeasuredNetwork, entries: dict[str, LinkEntry], num_nodes: int) -> list[str]:
-    """Return notices about which attributes were read as which quantity, and about missing values."""
+    """Return notices for the user: which attributes were read as which quantity, and which values are missing."""
     read = ", ".join(f"{what} ({count})" for what, count in sorted(found.read_as.items())) or "nothing"
     counts = {key: sum(key in entry.model_fields_set for entry in entries.values()) for key in SAID}
     missing = [f"{key} of {len(entries) - count} of them" for key, count in counts.items() if count < len(entries)]

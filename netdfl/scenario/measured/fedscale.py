@@ -29,7 +29,14 @@ _FORMS = (
 
 
 class ConvertedTable(NamedTuple):
-    """A written table: its kind, its file, how many nodes it has, of how many devices."""
+    """A table that was written for scenarios.
+
+    Attributes:
+        kind: whether it has devices' capacities or their availability.
+        file: its path.
+        num_nodes: the number of nodes in it.
+        num_devices: the number of devices in FedScale's file.
+    """
 
     kind: Kind
     file: Path
@@ -106,7 +113,7 @@ def _number(source: Path, data: Mapping[Hashable, Any], device: Hashable, name: 
 
 
 def _absences(source: Path, data: Mapping[Hashable, Any], chosen: Sequence[Hashable]) -> Iterator[tuple[object, ...]]:
-    """Yield the absences of each node within one length of its trace, ascending."""
+    """Yield (node, begin, end) in seconds for each absence of each node's device within its trace, in order of time."""
     for node, device in enumerate(chosen):
         on, off = (_times(source, data, device, name) for name in ("active", "inactive"))
         end = max([*on, *off], default=0.0)

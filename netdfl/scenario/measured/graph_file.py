@@ -39,9 +39,19 @@ _KNOWN_APART = ("id", "key", "linklabel", "linktype", "linknote", "label", "link
 
 @dataclass
 class MeasuredNetwork:
-    """The measurements in a file: per link, per node, and how each attribute was interpreted.
+    """The measurements in a file, and how its attributes were interpreted.
 
     Where the file has no direction, the measurements of a link hold both ways.
+
+    Attributes:
+        num_nodes: the number of nodes.
+        facts: the measurements of each link.
+        directed: whether the two directions of a link are measured separately.
+        read_as: how often each interpretation of an attribute was used.
+        unknown: names of attributes that were not interpreted.
+        places: the latitude and longitude of nodes.
+        nodes: the measurements of each node.
+        notes: remarks for the user.
     """
 
     num_nodes: int
@@ -54,7 +64,7 @@ class MeasuredNetwork:
     notes: Sequence[str] = ()
 
     def at(self, src: int, dst: int) -> LinkMeasurements:
-        """Return the measurements of a link, which are created if there are none."""
+        """Return the measurements of a link; an empty record is added if there are none."""
         key = (src, dst) if self.directed or src < dst else (dst, src)
         return self.facts.setdefault(key, LinkMeasurements())
 
@@ -64,10 +74,10 @@ class MeasuredNetwork:
 
 
 def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit: str) -> MeasuredNetwork:
-    """Read the links of a graph file; with `by_distance`, distances give missing delays.
+    """Read the links of a graph file; with `by_distance`, missing delays are computed from distances.
 
     Raises:
-        ValueError: The file holds no graph, or an attribute that is no quantity.
+        ValueError: The file holds no graph, or an attribute whose value is no valid quantity.
     """
     graph = read_graph(file)
     notes = graph_words(file, graph)
@@ -95,7 +105,7 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
 
 
 def _in_bits(graph: Any) -> bool:
-    """Whether rates without a unit are in bits per second: as Mbit/s each of them would be a Tbit/s or more."""
+    """Return whether rates without a unit must be in bit/s, because as Mbit/s each would be a Tbit/s or more."""
     scratch = MeasuredNetwork(0)
     said = [each for _, _, data in graph.edges(data=True) for each in _attributes(data, scratch)]
     bare = [float(str(value)) for _, what, value in said if _is_bare_rate(what, value)]

@@ -10,14 +10,14 @@ from netdfl.core.given_files import given_text
 from netdfl.topology.files import is_node_link
 
 Pair: TypeAlias = tuple[str, str, object]
-"""Source, target, and the value of one pair."""
+"""Source name, target name, and the measured value of one pair in a file."""
 _REGIONS, _TARGETS, _VALUES = ("region", "from", "source"), ("regionTo", "to", "target"), ("average", "latency", "rtt")
 
 
 def matrix_rows(file: str) -> list[list[str]] | None:
     """Return a matrix in JSON as the rows of a table, its first row and column the names; None for another JSON file.
 
-    Understood are `{source: {target: value}}`, also below `data`, and CloudPing's list of regions with `averages`.
+    It reads `{source: {target: value}}`, also below a key `data`, and CloudPing's list of regions with `averages`.
     Raises ValueError for a file that can't be read.
     """
     try:

@@ -1,4 +1,4 @@
-"""The measurements of one link or node, and the names and units that files use for them."""
+"""The measurements of one link or node, and the names and units of quantities that files use."""
 
 from __future__ import annotations
 
@@ -123,23 +123,24 @@ def add_at(node: NodeMeasurements, what: NamedQuantity, value: object, *, delay_
 
 
 def is_number(text: object) -> bool:
-    """Whether a cell is a number, or one with a unit, like `12.5 ms`."""
+    """Return whether a cell of a table is a number, or a number with a unit, like `12.5 ms`."""
     match = _NUMBER.match(str(text))
     return match is not None and (not match[2] or match[2] == "%" or match[2].lower() in UNITS)
 
 
 def is_nothing(text: object) -> bool:
-    """Return whether a cell stands for an unknown value."""
+    """Return whether a cell of a table stands for an unknown value."""
     return str(text).strip().lower() in _NOTHING
 
 
 def add(facts: LinkMeasurements, what: NamedQuantity, value: object, *, delay_unit: str, rate_unit: str) -> None:
     """Add the measurement `value` to a link.
 
-    A bare number has the unit of its attribute's name, or else `delay_unit`, `rate_unit`, km, or is a share.
+    A bare number has the unit in its attribute's name. Without one, delays have `delay_unit`, rates have `rate_unit`,
+    distances are in km, and losses are shares.
 
     Raises:
-        ValueError: `value` is no such quantity.
+        ValueError: `value` is not a valid quantity of this kind.
     """
     match = _NUMBER.match(str(value))
     if match is None:

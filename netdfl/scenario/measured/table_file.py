@@ -27,7 +27,7 @@ from netdfl.scenario.measured.said import (
 from netdfl.topology.files import Ends, ends_of
 
 _IPERF_FIELDS, _IPERF_SOURCE, _IPERF_TARGET, _IPERF_RATE = (9, 14), 1, 3, 8
-"""`iperf -y C`: time, source, port, destination, port, id, interval, bytes, bits per second (and more for UDP)."""
+"""A line of `iperf -y C`: its possible numbers of fields (TCP, UDP), and the columns of source, target and rate."""
 Rows = Sequence[Sequence[str]]
 
 
@@ -95,7 +95,7 @@ class _TableReader:
         return self.found
 
     def _mirror(self, alike: bool, round_trips: bool) -> None:
-        """Copy measurements to the opposite direction: round trips, or all if the ends are `alike`."""
+        """Copy measurements to the opposite direction: `round_trips`, or all if no end is named as source (`alike`)."""
         facts = self.found.facts
         for (src, dst), said in list(facts.items()):
             back = facts.get((dst, src), LinkMeasurements())
@@ -111,7 +111,7 @@ class _TableReader:
                 self.found.read_as["one way as both"] += 1
 
     def nodes(self, rows: Rows) -> MeasuredNetwork:
-        """Read a table with a row a node: its number in the column `node`, the rates of its uplink and downlink."""
+        """Read a table with one row per node: its number in the column `node`, the rates of its uplink and downlink."""
         (node_at, *_) = (place for place, head in enumerate(rows[0]) if _is_node(head))
         columns = {place: what for place, head in enumerate(rows[0]) if (what := _of_node(head)) is not None}
         self.found.unknown = {head for place, head in enumerate(rows[0]) if place not in {node_at, *columns}}
@@ -175,7 +175,7 @@ def _is_node(head: str) -> bool:
 
 
 def _of_node(head: str) -> NamedQuantity | None:
-    """Return the rate of a node that a column has; None for other columns."""
+    """Return the quantity of a column with the rate of a node's uplink or downlink; None for other columns."""
     what = named_of_node(head)
     return what if what is not None and what.what in (UP, DOWN) else None
 
@@ -187,7 +187,7 @@ def _is_numbered(rows: Rows) -> bool:
 
 
 def _places(file: str, heads: Sequence[str], sides: Sequence[str]) -> list[int] | None:
-    """Return the row whose name each column has; None where rows and columns share no name.
+    """Return, for each column of a matrix, the number of the row with the same name; None if no names are shared.
 
     Raises ValueError where some names are shared and others are not.
     """
@@ -209,15 +209,16 @@ def _named_ends(rows: Rows) -> Ends | None:
 
 
 def _one_delay(columns: dict[int, NamedQuantity]) -> dict[int, NamedQuantity]:
-    """Return the columns with at most one delay: latency rather than round trip, the first rather than others."""
+    """Return the columns with at most one delay column: a latency rather than a round trip, else the first one."""
     delays = sorted((what.what == RTT, i) for i, what in columns.items() if what.what in (LATENCY, RTT))
     return {i: what for i, what in columns.items() if what.what not in (LATENCY, RTT) or i == delays[0][1]}
 
 
 def _numbers(names: Sequence[str]) -> dict[str, int]:
-    """Return a node number for each name.
+    """Return the node number of each name.
 
-    Numbers that cover 0 to n - 1 stand for themselves; other numbers are counted by size, other names by appearance.
+    Numbers that cover 0 to n - 1 stand for themselves. Other numbers are counted in order of size, other names in order
+    of appearance.
     """
     known = list(dict.fromkeys(names))
     if all(name.isdigit() for name in known):

@@ -1,7 +1,4 @@
-"""Complete the block `underlay` of a scenario: core links from a file, sites of nodes, uplinks and downlinks.
-
-A loaded scenario has all of these written out, so that a run can be repeated without the file.
-"""
+"""Completion of a scenario's block `underlay`: core links from a file, sites of nodes, uplinks and downlinks."""
 
 from __future__ import annotations
 
@@ -89,7 +86,7 @@ def _from_file(part: UnderlayPart) -> tuple[dict[str, CoreEntry], list[str]]:
 
 
 def _spelt(name: str, known: Collection[str]) -> str:
-    """Return the name that the file has for the core link `name`, whose sites may be the other way round."""
+    """Return the spelling in the file for the core link `name`, whose two sites may be in the other order there."""
     src, dst, both = ends_in(name)
     for spelling in (f"{src}{BOTH}{dst}", f"{dst}{BOTH}{src}") if both else (f"{src}{ONE_WAY}{dst}",):
         if spelling in known:
@@ -133,7 +130,7 @@ def _is_odd(name: str) -> bool:
 
 
 def _words(file: str, found: MeasuredNetwork, links: Mapping[str, CoreEntry], core: float | None) -> list[str]:
-    """Return notices: how the file was read, and what it does not say."""
+    """Return notices for the user: how the file was read, and what data it lacks."""
     read = ", ".join(f"{what} ({count})" for what, count in sorted(found.read_as.items())) or "nothing"
     silent = sum(entry.rate is None for entry in links.values())
     rates = "unlimited" if core is None else "as core says"

@@ -44,7 +44,7 @@ _ELSEWHERE = {
     "delay": "latency",
     "accuracy": "test_accuracy",
 }
-"""Names of keys in other tools or in common use, with netdfl's names."""
+"""Names that users of other tools may write for keys, with netdfl's names for them."""
 
 
 def nearest(word: object, known: list[str]) -> str:
@@ -63,12 +63,18 @@ def _plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Choices:
-    """A choice among parts: reads a mapping whose `key` names the part, and validates it by the part's model.
+    """A choice among parts: it reads a mapping whose `key` names a part, and validates it by the part's model.
 
-    `table` returns the parts: functions, catalog entries with a `build`, or ready models. `default` is the kind of a
-    mapping that names none. `short` is the (kind, parameter) of a bare value, such as `loss: 5%`. An `optional` choice
-    accepts `none`. Text that matches the pattern `also` is kept unchanged. `own` is the base of a user's part that
-    takes no context.
+    Attributes:
+        what: the kind of part, such as `loss`.
+        base: the base class of the parts' models.
+        table: returns the parts by kind: functions, catalog entries with a `build`, or ready models.
+        key: the key that names the part.
+        default: the kind of a mapping that names none.
+        short: the (kind, parameter) of a bare value, such as `loss: 5%`.
+        optional: whether the value may be `none`.
+        also: the pattern of texts that are kept unchanged.
+        own: the base of models for a user's own parts that take no context.
     """
 
     what: str
@@ -249,7 +255,7 @@ def is_own(kind: object) -> TypeGuard[str]:
 
 
 def _lacks(exc: BaseException, path: str) -> str:
-    """Return similar names if the module of `path` was found but lacks the attribute; else empty."""
+    """Return the names similar to a missing attribute if the module of `path` was found; else an empty text."""
     module, _, name = path.partition(":")
     found = getattr(exc, "obj", None)
     if not isinstance(exc, AttributeError) or not isinstance(found, ModuleType) or name.partition(".")[0] != exc.name:

@@ -18,11 +18,11 @@ from netdfl.scenario.model.signatures import plain_signature
 class Contract:
     """The contract of one kind of part: how it is called, and the type of its result.
 
-    `context` has the names of the positional-only arguments that netdfl passes; the scenario's parameters come by
-    keyword. `help` describes the context. With `bare`, a part may also take no context, as a plain class or factory
-    does. `adapt`, as `module:name`, converts a result to the expected type, and raises TypeError for an unknown type,
-    with the types to return. `prepare`, as `module:name`, returns the function with the parameters that a scenario
-    writes, where they are others than those of its definition.
+    `context` has the names of the positional-only arguments that netdfl passes; the parameters in the scenario are
+    passed by keyword. `help` describes the context. With `bare`, a part may also take no context, as a plain class or
+    factory does. `adapt`, as `module:name`, converts a result to the expected type, and raises TypeError that names the
+    expected types for a result of an unknown one. `prepare`, as `module:name`, returns the function with the parameters
+    that a scenario writes, where these differ from the parameters of its definition.
     """
 
     context: tuple[str, ...]
@@ -140,7 +140,7 @@ def prepared(function: Function, what: str) -> Function:
 
 @cache
 def guarded(function: Function, path: str, what: str) -> Function:
-    """Wrap `function` so that exceptions and results of another type raise OwnPartError."""
+    """Wrap a user's `function` so that OwnPartError is raised for its exceptions, and for results of a wrong type."""
     contract = CONTRACTS[what]
     bare = is_bare(function, contract)
 

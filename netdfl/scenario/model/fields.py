@@ -61,7 +61,7 @@ class Choice(Strict):
 
 
 def by_kind(*models: type[Choice]) -> dict[str, type[Choice]]:
-    """Return the models by their `kind`."""
+    """Return the models in a dictionary by their `kind`."""
     return {model.model_fields["kind"].default: model for model in models}
 
 
@@ -76,7 +76,7 @@ def _number(value: float | int, unit: str) -> str:
 
 
 def quantity(parse: Callable[[object], T], write: Callable[[T], object], schema: JsonSchemaValue) -> tuple[Mark, ...]:
-    """Return the pydantic annotations of a value that `parse` reads and `write` writes."""
+    """Return the pydantic annotations of a value with a unit, which `parse` reads and `write` writes."""
 
     def written(value: T) -> object:
         if not isinstance(value, int | float):  # another option of a union
@@ -100,18 +100,18 @@ QUANTITIES: dict[str, tuple[Mark, ...]] = {
     "size": quantity(parse_size_bytes, lambda nbytes: f"{nbytes}B", _unit_schema("256KiB")),
     "probability": quantity(parse_probability, float, _PROBABILITY_SCHEMA),
 }
-"""The pydantic marks of each `Quantity` of `core.units`, by its name."""
+"""The pydantic annotations for each `Quantity` (time, rate, ...) of `core.units`, by its name."""
 
 
 def plain(parse: Callable[[object], T], write: Callable[[T], object], schema: JsonSchemaValue) -> tuple[Mark, ...]:
-    """Return the pydantic annotations of a value with several forms, such as a time or a word."""
+    """Return the pydantic annotations of a value that may have several forms, such as a time or a word."""
     return (PlainValidator(parse), PlainSerializer(write, when_used="json"), WithJsonSchema(schema))
 
 
 def parse_time_or(value: object, words: str, without_end: str) -> int:
     """Parse a time above 0, for a key that also permits `words`.
 
-    Raises ValueError that mentions the permitted `words`, or with the text `without_end` for a time of 0 or less.
+    Raises ValueError that lists the permitted `words`, or, for a time of 0 or less, says `without_end`.
     """
     try:
         time_ns = parse_time_ns(value)

@@ -27,7 +27,7 @@ ORIGIN = "origin.json"
 
 
 class Origin(TypedDict):
-    """The form of `origin.json` in a run, which has the folder of the scenario."""
+    """The form of a run's file `origin.json`, which records the folder of the run's scenario."""
 
     directory: str
 
@@ -38,7 +38,7 @@ _CAME: TypeAdapter[Origin] = TypeAdapter(Origin)
 def find_own(path: str, directory: str) -> object:
     """Import `package.module:name` from `directory`, the working directory, or the installed packages.
 
-    Passes on any exception of the import.
+    Any exception of the import is raised unchanged.
     """
     module, _, attribute = path.partition(":")
     if module == "torchvision":  # a model by its name, built by torchvision's own function
@@ -62,7 +62,10 @@ def _module(name: str, directory: str) -> ModuleType:
 
 
 def places(directory: str) -> Sequence[Path]:
-    """Return the folders that may hold a user's modules: `directory`, its run's origin, the working directory."""
+    """Return the folders that may hold a user's modules: `directory`, its run's origin, and the current directory.
+
+    The origin of a run is the folder of the scenario that it ran.
+    """
     here = Path(directory).resolve()
     origin = here / ORIGIN
     came = read_form(origin, _CAME)
@@ -85,7 +88,7 @@ def imported_from(directory: str) -> list[Path]:
 
 
 def _is_in(folder: Path, name: str) -> bool:
-    """Return whether `folder` has the module and an ordinary import would not find it there."""
+    """Return whether the folder contains the module, and an ordinary import would not find it in this folder."""
     place = folder.joinpath(*name.split("."))
     if not place.with_name(f"{place.name}.py").is_file() and not (place / "__init__.py").is_file():
         return False
@@ -93,7 +96,7 @@ def _is_in(folder: Path, name: str) -> bool:
 
 
 def _found_anyway(top: str) -> Path | None:
-    """Return the folder of the module that `import top` would find; None if there is none."""
+    """Return the folder in which an ordinary import finds the module `top`; None if there is none."""
     known = sys.modules.get(top)
     spec = PathFinder.find_spec(top) if known is None else known.__spec__
     files = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []

@@ -47,9 +47,9 @@ from netdfl.transport.grpc.options import GrpcOptions
 
 SCHEMA = "netdfl/1"
 KEPT_BYTES = 64 << 20
-"""The most bytes of all nodes' last models that are kept unless the scenario decides."""
+"""The most bytes of all nodes' final models together that are saved, unless the scenario decides otherwise."""
 PACKET_PATIENCE = "20s"
-"""How long gRPC waits for a ping's answer on lossy packets, where retransmitted messages come first."""
+"""The default of `keepalive_timeout` in gRPC where links lose packets: retransmissions delay the answer to a ping."""
 
 
 class Bounds(Strict):
@@ -114,7 +114,7 @@ class Expectation(Strict):
     @model_validator(mode="before")
     @classmethod
     def _measured(cls, data: object) -> object:
-        """Accept known keys and names of a task's own figures; raise an error for any other key."""
+        """Accept known keys, and the names of metrics that a user's task defines; raise an error for any other key."""
         for key, value in data.items() if isinstance(data, dict) else ():
             if key not in cls.model_fields and not (isinstance(key, str) and is_measured(key)):
                 error = InitErrorDetails(type="extra_forbidden", loc=(key,), input=value)
@@ -123,7 +123,7 @@ class Expectation(Strict):
 
     @model_serializer(mode="wrap")
     def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Dump only the keys that the user wrote.
+        """Return only the keys that the user wrote.
 
         A default would be read back as an expectation, and any expectation turns the outcome `done` into `pass`.
         """
@@ -132,7 +132,7 @@ class Expectation(Strict):
 
     @property
     def bounded(self) -> list[str]:
-        """The names of all figures with bounds, including a task's own."""
+        """The names of all metrics with bounds, including metrics of the task itself."""
         known = [name for name in FIGURES if getattr(self, name, None) is not None]
         return [*known, *(self.model_extra or ())]
 
@@ -173,7 +173,7 @@ class Evaluation(Strict):
 
 
 TARGETS = ("test_accuracy", "test_loss", "error", "consensus_distance", "weight_sum")
-"""The figures that a target may name, beside a task's own."""
+"""The metrics that `report.targets` may name, in addition to a task's own."""
 
 
 class Target(Bounds):

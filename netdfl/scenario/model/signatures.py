@@ -32,17 +32,17 @@ _FOLDER = "folder"
 
 
 def about(thing: object) -> str:
-    """Return the docstring of a part without indentation, for its full help text."""
+    """Return the whole docstring of a part, without indentation, as its full help text."""
     return inspect.cleandoc(getattr(thing, "__doc__", None) or "")
 
 
 def summary(thing: object) -> str:
-    """Return the first line of the docstring, the help text of a part."""
+    """Return the first line of a part's docstring, its short help text."""
     return about(thing).partition("\n")[0]
 
 
 def readable(annotation: object) -> object:
-    """Return a parameter's type for pydantic: quantities are parsed, bounds and dataclasses checked."""
+    """Return a parameter's type in pydantic's form, which parses quantities and checks bounds and dataclasses."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         marks = [m for mark in args[1:] for m in (QUANTITIES[mark.name] if isinstance(mark, Quantity) else (mark,))]
@@ -89,8 +89,8 @@ def field_of(
 ) -> tuple[str, Definition]:
     """Return the pydantic field for a parameter: its name, and (type, Field).
 
-    A parameter named `path` or `file` is a file, one named `folder` a folder, relative to the scenario's. The scenario
-    omits a trailing underscore that avoids a keyword of Python (`from_`).
+    A parameter named `path` or `file` is a file, and one named `folder` is a folder, relative to the scenario's folder.
+    Where a name ends in an underscore to avoid a keyword of Python (`from_`), the scenario writes it without.
     """
     kind = _type_of(function, parameter)
     if parameter.name in _FILES:
@@ -106,8 +106,8 @@ def field_of(
 def plain_signature(function: Function) -> inspect.Signature:
     """Return a class's or factory's parameters that a scenario can write.
 
-    For classes that were not written for scenarios. A parameter without a type has the type of its default, or any.
-    A parameter whose type no scenario can write, a module for example, stays at its default.
+    It is for classes that were not written for scenarios. A parameter without a type has the type of its default, or
+    any. A parameter whose type no scenario can write, a module for example, stays at its default.
     """
     found: list[inspect.Parameter] = []
     for parameter in signature_of(function):

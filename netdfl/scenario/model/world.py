@@ -25,13 +25,13 @@ LossLayer = Literal["message", "packet"]
 
 
 def _instant(text: str) -> str:
-    """Check that `text` is a time. Raises ValueError."""
+    """Return `text` if it is a time. Raises ValueError."""
     parse_time_ns(text)
     return text
 
 
 def _thing(text: str) -> str:
-    """Check that `text` names a message or a timer. Raises ValueError."""
+    """Return `text` if it is the name of a message or a timer. Raises ValueError."""
     if not re.fullmatch(r"\d+->\d+|[a-z]+( -?\d+)+", text):
         raise ValueError(f"{text!r} names nothing that is due; write 0->1 for a message, wait 1 0 0 for a deadline")
     return text
