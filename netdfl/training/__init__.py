@@ -1,1 +1,1 @@
-"""Local training: tasks, solvers, data and models."""
+"""Local training: tasks, the local solvers that make a node's steps, data and models."""

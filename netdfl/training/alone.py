@@ -1,4 +1,4 @@
-"""The sequential computation of local rounds, for tasks that can't be batched; needs no torch."""
+"""The computation of local rounds one after another, for tasks that can't be computed together; needs no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CallOutcome: TypeAlias = tuple[object, Exception | None]
 
 
 def outcome_of(call: Callable[[], object]) -> CallOutcome:
-    """Run `call`; return its result or its exception."""
+    """Run `call`; return (its result, None), or (None, the exception that it raised)."""
     try:
         return call(), None
     except Exception as error:
@@ -31,7 +31,7 @@ def cores() -> int:
 
 
 class SequentialService:
-    """A training service that computes each call separately."""
+    """A training service that computes each node's local round by itself, one after another."""
 
     def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
         """Return the result or exception of each call, in order."""

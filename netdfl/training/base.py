@@ -1,7 +1,7 @@
-"""The contract of local training: a node's own task, its solver, and the result of a local round.
+"""The contract of local training: a node's own task, its local solver, and the result of a local round.
 
-A solver's `solve` is a generator. It yields a request for computation, a `LocalSteps`, receives the vector and the
-number of steps, and returns its state and update. Whether a request is computed by itself or together with other
+A solver's `solve` is a generator. It yields a request for computation, a `LocalSteps`, receives the vector after the
+steps and their number, and returns its state and update. Whether a request is computed by itself or together with other
 nodes' (`netdfl.training.service`), the answer is the same up to rounding.
 """
 
@@ -23,19 +23,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 S = TypeVar("S", default=Any)
-"""The state of a part: a NamedTuple of its own."""
+"""The type of the state that a part of an algorithm keeps between rounds: a NamedTuple of its own."""
 Extras: TypeAlias = "Mapping[str, Tensor]"
 NO_EXTRAS: Extras = MappingProxyType({})
 Kept: TypeAlias = "Mapping[str, Tensor]"
-"""State of a node's module that stays with the node: buffers and frozen parameters, by their names."""
+"""State of a node's module that is not sent: buffers and frozen parameters, by their names."""
 NOTHING: Kept = MappingProxyType({})
 
 
 class Update(NamedTuple):
-    """The result of a local round: the vector before it, the vector after it, and named vectors to send along.
+    """The result of a local round.
 
-    `before` and `x` have shape (d,). `extras` are control variates, duals, masks. `loss` is the mean training loss over
-    the round's minibatches, NaN where there was none.
+    Attributes:
+        before: the vector before the local steps, shape (d,).
+        x: the vector after them, shape (d,).
+        extras: named vectors to send along: control variates, duals, masks.
+        loss: the mean training loss over the round's minibatches, NaN where there was none.
     """
 
     before: Tensor
@@ -45,13 +48,13 @@ class Update(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Vectors from mixing or from the server for the local solver, besides the model.
+    """The vectors besides the model that a node's local solver gets from mixing or from the server.
 
     Attributes:
         extras: the vectors by name.
         read: after a round, the node's own model as the server read it, if compression changed it.
         unsaid: after a round, the part of the sent extras that compression left out.
-        last_read: the last round whose report the server has used, if it lacks a later one.
+        last_read: the last round whose report the server has used, if it did not get a later report; else None.
     """
 
     extras: Extras = NO_EXTRAS
@@ -68,7 +71,7 @@ Every call uses the same minibatch and the same dropout masks. The next call ove
 
 
 class Objective(Protocol):
-    """A task's loss as a function of parameters and examples, for synthetic examples."""
+    """A task's loss as a function of parameters and of any examples, such as synthetic ones."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -90,7 +93,7 @@ class Objective(Protocol):
         """
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
-        """Return a context in which a model's random draws (dropout) come from the stream `key`."""
+        """Return a context in which a model's random draws (dropout) come from the random stream named by `key`."""
 
 
 class LocalData(Protocol):
@@ -98,7 +101,7 @@ class LocalData(Protocol):
 
     @property
     def objective(self) -> Objective:
-        """The loss behind the gradients, as a function of any examples."""
+        """The loss that the gradients belong to, as a function of any examples."""
 
     @property
     def num_samples(self) -> int:
@@ -150,11 +153,11 @@ class LocalSolver(Protocol[S]):
     def train(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
-        """Run the local steps from `y` and return the new state and the update.
+        """Run the local steps from the vector `y`; return the solver's new state and the update.
 
         `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` must not be changed,
         because it may be the node's own vector, which mixing still needs; `Update.before` is `y`. The update's vectors
-        must not be overwritten later: a round's start may keep one (Ole).
+        must not be overwritten later, because a `RoundStart` may keep one (Ole).
         """
 
     def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
@@ -162,7 +165,7 @@ class LocalSolver(Protocol[S]):
 
 
 class MixingIndependent:
-    """A mixin for local solvers whose state mixing does not affect."""
+    """A mixin for local solvers whose state stays the same when the vector is mixed."""
 
     def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
         """Return the state unchanged."""
@@ -176,7 +179,7 @@ class RoundStart(Protocol[S]):
         """Return the state before round 0."""
 
     def begin(self, state: S, x: Tensor, view: View) -> tuple[S, Tensor]:
-        """Return the starting vector of the local round: `x` itself or a new one. `x` must not be changed."""
+        """Return the new state, and the start of the local round: `x`, which must stay unchanged, or a new vector."""
 
     def trained(self, state: S, update: Update, view: View) -> S:
         """Return the state after the local round."""
@@ -185,7 +188,10 @@ class RoundStart(Protocol[S]):
 R = TypeVar("R")
 StepResult: TypeAlias = "tuple[Tensor, int]"
 StepRequests: TypeAlias = Generator[Callable[[], StepResult], StepResult, R]
-"""A generator of calls that each compute a vector and a number of steps. It is sent their results, and returns an R."""
+"""A generator that yields calls, each of which computes a vector and a number of steps.
+
+It is sent the result of each call, and returns an R at its end.
+"""
 
 
 @runtime_checkable
@@ -195,13 +201,13 @@ class RequestsSteps(Protocol[S]):
     def solve(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[S, Update]]:
-        """Run the local steps like `LocalSolver.train`, but yield them as requests."""
+        """Run the local steps like `LocalSolver.train`, but yield them as requests, which others compute."""
 
 
 def requested(
     solver: LocalSolver[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
 ) -> StepRequests[tuple[S, Update]]:
-    """Return the result of `solver.train`, with its steps requested if the solver does not define `train` itself."""
+    """Return the result of `solver.train`; a solver with `solve` in place of `train` yields requests for its steps."""
     if _asks(type(solver)):
         asks: RequestsSteps[S] = solver  # type: ignore[assignment]  # a `cast` is a call a round
         return (yield from asks.solve(state, y, received, weight, data, view))
@@ -210,7 +216,7 @@ def requested(
 
 @cache
 def _asks(kind: type) -> bool:
-    """Return whether solvers of this class request their steps; cached because the check is slow."""
+    """Return whether solvers of this class have `solve` in place of `train`; cached because the check is slow."""
     return issubclass(kind, RequestsSteps) and getattr(kind, "train", StepSolver.train) is StepSolver.train
 
 

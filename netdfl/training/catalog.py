@@ -56,7 +56,7 @@ def _starts(node: NodeId, streams: Streams, dim: int, init: str, dtype: str) -> 
 def without_torch(
     node: NodeId, streams: Streams, /, *, dim: int = 4, init: str = "normal", dtype: str = "float64", **sized: object
 ) -> Quadratic:
-    """Return the `consensus` or `sized` task on a `Vector`, which needs no torch."""
+    """Return the `consensus` or `sized` task on a `Vector`, a numpy array in a tensor's place, which needs no torch."""
     from netdfl.compression.vector import vector
     from netdfl.training.toy import still
 
@@ -93,7 +93,7 @@ def quadratic(
 
 
 SIZED_NBYTES = 32
-"""The true size of the vector of `sized` in bytes: four numbers of float64."""
+"""The true size of the vector of the task `sized` in bytes: four numbers of float64."""
 
 
 def sized(node: NodeId, streams: Streams, /, *, bytes: Size) -> Quadratic:

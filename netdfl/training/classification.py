@@ -94,12 +94,15 @@ class Classification:
 
     @property
     def in_rows(self) -> bool:
-        """Whether its steps can be stacked with other nodes': examples are in memory, as one tensor each."""
+        """Whether the model and the examples permit computing this client's steps together with other nodes'.
+
+        The examples must be in memory, as one tensor of inputs.
+        """
         plain = isinstance(self.samples, Samples) and isinstance(self.samples.x, Tensor)
         return plain and self.model.stackable and self.model.in_rows and not self.drop_last
 
     def first(self) -> tuple[Tree, Tree]:
-        """Return a minibatch for trial computations."""
+        """Return a minibatch for trial computations on the model."""
         return self.samples.take(torch.arange(min(self.batch_size, len(self.samples))))
 
     def initial(self) -> Tensor:
@@ -107,9 +110,9 @@ class Classification:
         return self._start
 
     def whole(self, x: Tensor, kept: Kept | None, weight: float) -> tuple[Tensor, Kept]:
-        """Return the vector to evaluate, and the other state that the node keeps.
+        """Return the vector to evaluate, and the state of the module that the node keeps besides it.
 
-        Own running statistics are appended to `x` as push-sum numerators where the policy is local.
+        Where running statistics stay local, they are appended to the vector, multiplied by the push-sum `weight`.
         """
         kept, buffers = kept or NOTHING, self.model.buffers
         others = {name: value for name, value in kept.items() if name not in buffers.names}
@@ -138,7 +141,7 @@ class Minibatch:
     """Inputs and targets that stay equal in each call, even if a user of an earlier call changed them."""
 
     def __init__(self, model: FlatModel, x: Tree, y: Tree, again: Callable[[], tuple[Tree, Tree]] | None) -> None:
-        """Store `x` and `y`; `again` reads them anew if possible, else a copy is kept."""
+        """Store `x` and `y`; `again` reads both anew. Without it a copy is kept, if a user's code may change them."""
         self._model, self._given, self._versions = model, (x, y), -1
         if again is None and model.perceptron is None:
             again = partial(mapped, mapped((x, y), Tensor.clone), Tensor.clone)
@@ -172,7 +175,7 @@ class RoundPass:
         self.rng = task.streams.rng("batches", task.node, round)
 
     def drawing(self, *, anyway: bool) -> AbstractContextManager[object]:
-        """Return a context in which draws from the process's global random generators are keyed by (node, round).
+        """Return a context in which draws from the process's global random generators depend on (node, round) alone.
 
         Only a user's code makes such draws: without it the context has no effect, unless `anyway` is true.
         """
@@ -246,7 +249,7 @@ class RoundPass:
                 left, taken = left - 1, taken + 1
 
     def _read(self, indices: Tensor, step: int) -> tuple[Tree, Tree]:
-        """Read examples; their own random draws are keyed by the step."""
+        """Read the examples at `indices`; random draws in reading them depend on node, round and `step` alone."""
         task = self.task
         with seeded(task.streams.integer("reading", task.node, self.round, step), torch.device("cpu")):
             return task.samples.take(indices)
@@ -325,7 +328,7 @@ class RoundPass:
 
 
 class Answers(NamedTuple):
-    """A model's correctness on N samples, bool, shape (N,), and its mean cross-entropy on them."""
+    """A model's answers on N samples: whether each is `right`, shape (N,), and the mean cross-entropy `loss`."""
 
     right: Tensor
     loss: float
@@ -362,7 +365,7 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
 
 
 def _apart(model: FlatModel, x: Tensor) -> Tensor:
-    """Return a tensor that a user's module may overwrite."""
+    """Return `x`, or a copy of it if the model may run a user's module, which may overwrite its input."""
     return x if model.perceptron is not None else x.clone()
 
 

@@ -8,9 +8,9 @@ g is SAM's gradient where the wrapped SGD has a radius: FedGAMMA and MoFedSAM. T
 (`netdfl.mixing.control`). Where the change of c_i is compressed, both ends add the transmitted part, so that the
 server's c stays the mean of all c_i. FedDyn's pull is weight decay of lambda and a constant, lambda (h_i - w), so any
 local SGD can do it: every client is drawn to the server's model, and pushed by its earlier drift. -lambda h_i
-follows the client's gradient at the optimum of the fleet. Where reports are compressed, y_K in h_i is the vector that
-the server reads, so that both ends count the same; the server's side is `netdfl.mixing.dynamic`. Sources: Karimireddy
-et al. 2020, option II; MoFedSAM; Acar et al. 2021.
+approaches the client's gradient at the fleet's optimum. Where reports are compressed, y_K in h_i is the vector that the
+server reads, so that both ends add the same; the server's side is `netdfl.mixing.dynamic`. Sources: Karimireddy et al.
+2020, option II; MoFedSAM; Acar et al. 2021.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FedCmSolver(StepSolver, Memoryless):
 
 
 class DynamicState(NamedTuple):
-    """The state: h_i, shape (d,), the sum of the client's moves."""
+    """The vector h_i, shape (d,), which is the sum of the client's moves in its local rounds."""
 
     drift: Tensor
 

@@ -1,4 +1,4 @@
-"""Synthetic examples from a trajectory of models: training on them leads from one model to a later one.
+"""Distillation of a trajectory of models into synthetic examples: training on them leads from one model to a later one.
 
 With w^0 .. w^R the models of R rounds, X random at first, Y uniform over the labels, a the rate:
 
@@ -6,8 +6,8 @@ With w^0 .. w^R the models of R rounds, X random at first, Y uniform over the la
                      L = |w^ - w*|^2 / |w^r - w*|^2        (raw: L = |w^ - w*|^2)
                      X <- X - input_lr dL/dX,  a <- a - rate_lr dL/da,  Y likewise where labels are soft
 
-w* is w^(r + gap), or the mean of some models drawn from after r up to there. The published learning rates are for the
-normalized loss. With DSA, every step sees X changed anew (`netdfl.training.siamese`), and X learns through the
+w* is w^(r + gap), or the mean of some models drawn from w^(r + 1) to w^(r + gap). The published learning rates are for
+the normalized loss. With DSA, every step sees X changed anew (`netdfl.training.siamese`), and X learns through the
 change. Sources: FedSynSAM Alg. 1; DynaFed; Cazenavette et al. 2022.
 """
 
@@ -29,7 +29,7 @@ from netdfl.training.siamese import Transformation, dsa
 
 
 class SyntheticExamples(NamedTuple):
-    """Inputs, shape (N, ...), and labels, shape (N,), or probabilities, shape (N, num_labels)."""
+    """Synthetic inputs, shape (N, ...), and their labels, shape (N,), or probabilities, shape (N, num_labels)."""
 
     x: Tensor
     y: Tensor
@@ -70,7 +70,7 @@ class Distiller:
     augment: tuple[Transformation, ...] = ()
 
     def distil(self, trajectory: Sequence[Tensor], objective: Objective, view: View) -> SyntheticExamples:
-        """Return synthetic examples that replace the data behind `trajectory`, vectors of shape (d,).
+        """Return synthetic examples, training on which leads along `trajectory`, models of shape (d,).
 
         Raises TrainingError for a non-finite loss: the examples would be worthless.
         """

@@ -1,7 +1,7 @@
-"""Named random streams for a user's code, such as dropout and noisy data, with any global generator.
+"""Named random streams for a user's code, such as dropout or noisy data, whichever global generator it draws from.
 
-The generators of torch, numpy and Python belong to the whole process. Within `seeded` they draw from its seed, and
-go on afterwards from their earlier state.
+The generators of torch, numpy and Python belong to the whole process. Within `seeded` they draw from its seed, and go
+on afterwards from their earlier state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Source: TypeAlias = Literal["torch", "numpy", "python"]
 EVERY: frozenset[Source] = frozenset(("torch", "numpy", "python"))
 _THREAD = threading.local()
 _SPARE: list[Any] = []
-"""Unused generators of numpy: creating one takes as long as drawing."""
+"""Unused random generators of numpy, kept for reuse, because creating one takes as long as drawing."""
 
 
 @contextmanager
@@ -39,8 +39,8 @@ def seeded(
     """Seed the generators `sources` inside the context, torch's on the CPU and on `device`.
 
     They go on afterwards from their earlier state. The yielded function returns the sources that have drawn so far.
-    Threads share the sources, so they take turns. Of numpy's, a buffered half pair of normal numbers is lost:
-    `kept_streams`, which keeps it, takes longer than a short step.
+    Threads share the sources, so only one is in such a context at a time. If numpy's generator had the second of a pair
+    of normal numbers in store, it is lost: `kept_streams`, which keeps it, takes longer than a short step.
     """
     index = device.index if device.type == "cuda" else None
     with ALONE, ExitStack() as stack:
@@ -100,7 +100,7 @@ def _drew(source: Source, seed: int, index: int | None) -> bool:
 
 
 def beside_others() -> None:
-    """Mark this thread as one of several that train concurrently and must not share random generators."""
+    """Mark this thread as one of several that train at once, and so must not use the process's random generators."""
     _THREAD.beside = True
 
 

@@ -33,7 +33,7 @@ _SHARED = "the model changes {}, which it shares with the models of all other no
 
 
 class BoundModule:
-    """A module, the vector to which its parameters are currently bound, and its mode."""
+    """A module, the flat vector of which its parameters are currently views, and whether it is in training mode."""
 
     def __init__(self, module: nn.Module) -> None:
         """Wrap a module that is not bound to a vector and whose mode is unknown."""
@@ -59,7 +59,7 @@ class BoundModule:
 
     @property
     def versions(self) -> int:
-        """A number that grows with each write to a parameter."""
+        """A number that grows with each write to a parameter, from torch's version counters."""
         return sum(p._version for p in self.parameters)
 
     def turn(self, *, training: bool) -> nn.Module:
@@ -121,7 +121,7 @@ class FlatModel:
 
     @property
     def own_modules(self) -> dict[str, int]:
-        """The number of nodes with a module of their own, and its bytes; empty where there are none.
+        """The number of nodes with a module of their own, and the bytes of these modules; empty if there are none.
 
         A node has its own once it keeps state in it.
         """
@@ -130,7 +130,7 @@ class FlatModel:
 
     @property
     def stackable(self) -> bool:
-        """Whether gradients of many nodes can be computed together: default loss, and no statistics."""
+        """Whether gradients of many nodes can be computed together: with the default loss, and without statistics."""
         plain = not (self.writes or self.writes_examples or self.keeps)
         return self._loss is None and not self.buffers.size and self._views and plain
 
@@ -163,7 +163,7 @@ class FlatModel:
         return bound.turn(training=training)
 
     def settled(self, at: Tensor, batches: Iterable[Tree]) -> Tensor:
-        """Return `at`, shape (d,), followed by the running statistics of its model on batches of inputs."""
+        """Return `at`, shape (d,), followed by the model's running statistics there, made anew from input batches."""
         module = self.bind(at, training=False)
         self.buffers.write(module, self.buffers.start)
         estimate(module, batches)
@@ -179,10 +179,11 @@ class FlatModel:
 
     @contextmanager
     def used_by(self, owner: Hashable | None, kept: Kept = NOTHING) -> Iterator[None]:
-        """Let `owner` use the module inside the context, with its stored state; None uses it without an owner.
+        """Let `owner` use the module inside the context, with its stored state `kept`; None uses it without an owner.
 
-        A module that has changed afterwards belongs to the owner from then on, and others get an unchanged one. Raises
-        TrainingError where that is impossible, or where an owner has changed state that all modules share.
+        If the module's state has changed afterwards, the module belongs to this owner from then on, and others get an
+        unchanged one. Raises TrainingError where that is impossible, or where an owner has changed state that all
+        modules share.
         """
         if self.original is None:
             yield
@@ -204,7 +205,7 @@ class FlatModel:
             raise TrainingError(_SHARED.format(place))
 
     def _sort(self, bound: BoundModule, owner: Hashable | None, original: OriginalModule) -> None:
-        """Reserve a changed module for its owner."""
+        """Give a module whose state has changed to its owner, and put an unchanged one in its place."""
         place = bound.keeps(original)
         if place is None:
             return
@@ -243,7 +244,7 @@ class FlatModel:
             self.original.to(device)
 
     def made(self, at: Tensor) -> nn.Module:
-        """Return a new, independent module in evaluation mode with the parameters `at`."""
+        """Return a new, independent module in evaluation mode with the parameters `at`, shape (d,)."""
         found = uncompiled(copied(self.bind(at, training=False)))
         for parameter in found.parameters():
             parameter.data = parameter.data.clone()
@@ -264,7 +265,7 @@ class FlatModel:
         return copied(self.module, light=True) if self.original is None else self.original.made()
 
     def scores(self, at: Tensor, x: Tree) -> Tensor:
-        """Return the training-mode outputs for inputs `x` at `at`, differentiable repeatedly by both."""
+        """Return the training-mode outputs for inputs `x` at the parameters `at`, differentiable repeatedly by both."""
         pieces = zip(at[: self.num_trained].split(self._sizes), self.parameters, strict=True)
         vectors = [piece.view(p.shape).to(p.dtype) for piece, p in pieces]
         module = self._of_this_thread().turn(training=True)
@@ -275,7 +276,7 @@ class FlatModel:
         return scores
 
     def loss(self, outputs: Any, y: Tree) -> Tensor:
-        """Return the mean loss of outputs."""
+        """Return the mean loss of a minibatch's outputs for the targets `y`."""
         return cross_entropy(outputs, y) if self._loss is None else self._loss(outputs, y)
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
@@ -308,7 +309,7 @@ class FlatModel:
         return at
 
     def try_on(self, x: Tree, y: Tree) -> None:
-        """Run one training pass to find out which state the module changes, and which random generators it uses.
+        """Run a training pass, to find out which state the module changes, and which random generators it uses.
 
         Raises ValueError where it keeps state in a class or a global; a second pass distinguishes such state from a
         constant that is made when it is first needed.
@@ -338,7 +339,7 @@ class FlatModel:
 
     @contextmanager
     def drawing(self, seed: int) -> Iterator[None]:
-        """Seed the module's random draws inside the context, so that every call has equal dropout masks."""
+        """Seed the module's random draws inside the context, so that each call there has the same dropout masks."""
         if self.sources is not None and not self.sources:
             yield
             return
@@ -357,7 +358,8 @@ class FlatModel:
 def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple[str, int]]:
     """Yield the name of each parameter's place in the module, and the index of the parameter.
 
-    `functional_call` would find tied parameters itself, and leave its replacements in a part that is used twice.
+    torch's `functional_call` is no substitute: it leaves its replacements of tied parameters in a part that is used
+    twice.
     """
     numbers = {id(p): number for number, p in enumerate(parameters)}
     for path, part in module.named_modules():

@@ -2,9 +2,10 @@
 
     g^ = beta g_i(y; xi) + (1 - beta) g_syn(y; zeta);   y~ = y + rho g^ / |g^|;   y <- y - lr g_i(y~; xi)
 
-xi is the step's minibatch, zeta one of the synthetic examples, which stand for the whole fleet's data. They come with
-the server's model once (`netdfl.mixing.synthetic`) and are kept; before that it is SAM. Source: FedSynSAM Alg. 1. In
-a second reading the descent's gradient is combined too: y <- y - lr (beta g_i(y~; xi) + (1 - beta) g_syn(y~; zeta)).
+xi is the step's minibatch, zeta one of the synthetic examples, which stand for the whole fleet's data. The server sends
+them once, with its model (`netdfl.mixing.synthetic`), and they are kept; before that, the steps are SAM's. Source:
+FedSynSAM Alg. 1. In a second reading the descent's gradient is combined too: y <- y - lr (beta g_i(y~; xi) + (1 - beta)
+g_syn(y~; zeta)).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class GuidedState(NamedTuple):
 class FedSynSamSolver(StepSolver, MixingIndependent):
     """FedSynSAM's local solver, with `batch` synthetic examples per step. Its update says whether the node has them.
 
-    `blend` names the gradients that are combined with the synthetic one: the ascent's, or both.
+    `blend` names the gradients that are combined with the synthetic one: the ascent's, or the ascent's and the
+    descent's.
     """
 
     sgd: LocalSgd
@@ -69,7 +71,7 @@ class FedSynSamSolver(StepSolver, MixingIndependent):
         return GuidedState(synthetic), Update(y, x, {HOLDS: y.new_tensor([float(bool(synthetic))])})
 
     def _steps(self, guides: Iterator[Gradient] | None) -> Callable[[Gradient], Gradient]:
-        """Return a wrapper of a step's gradient; each step takes the next of `guides`."""
+        """Return a function that wraps a step's gradient; each step combines it with the next gradient of `guides`."""
 
         def wrap(gradient: Gradient) -> Gradient:
             def perturbed(at: Tensor) -> Tensor:

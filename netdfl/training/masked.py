@@ -5,8 +5,8 @@
     regrow   as many inactive ones: the largest |gradient| of the last minibatch, or random ones
     r_t      (anneal / 2) (1 + cos(pi t / T)) for t < T, then 0
 
-A round's vector is mixed under the mask of its training; the new mask is laid on the mean, so a coordinate that has
-just grown begins at the neighbors' value, not at zero.
+A round's vector is mixed under the mask of its training; the new mask is applied to the mean, so a coordinate that has
+just regrown begins at the neighbors' value, not at zero.
 
 Layers of fewer than two dimensions (biases, norms) stay dense, unless there are no others. With `erk` a layer's
 density is in proportion to the sum of its dimensions over their product, scaled to the total density; with `uniform`
@@ -63,7 +63,7 @@ class MaskedSgd(StepSolver, MixingIndependent):
     streams: Streams
 
     def init(self, x: Tensor, view: View) -> MaskState:
-        """Return a state without a mask, which is drawn in the first round."""
+        """Return a state without a mask, because the mask is drawn in the first round."""
         return MaskState(None)
 
     def solve(
@@ -101,7 +101,7 @@ class MaskedSgd(StepSolver, MixingIndependent):
         return _erk(sparse, self.density) if self.layout == "erk" else [self.density] * len(sparse)
 
     def evolved(self, mask: Tensor, sizes: Tensor, slopes: Tensor, shapes: Shapes, round: int) -> Tensor:
-        """Return a mask in which each layer's coordinates with largest `slopes` replace the ones with smallest `sizes`.
+        """Return a mask in which each layer's coordinates of largest `slopes` replace some of smallest `sizes`.
 
         The number of active coordinates stays the same. A pruned coordinate may come back at once.
         """

@@ -1,4 +1,4 @@
-"""Local momentum that continues beyond a round: stored by the node, or derived from its vector's move.
+"""Local momentum that continues from round to round: stored by the node, or derived from its vector's move.
 
 Kept momentum, as one optimizer for the whole training has it, stays as the node's last round left it, regardless of
 mixing:
@@ -6,13 +6,13 @@ mixing:
     v <- beta v + g;  y <- y - lr v              (heavy ball)
                       y <- y - lr (g + beta v)   (Nesterov)
 
-Quasi-global, with m^ kept between rounds, x the round's start, x+ the vector after mixing, K steps:
+Quasi-global momentum, with m^ kept between rounds, x the round's start, x+ the vector after mixing, K steps:
 
     v_0 = m^;  v <- beta v + g;  y <- y - lr v          (the local steps)
     m^ <- mu m^ + (1 - mu) (x - x+) / (lr K)            (after mixing)
 
-Neither is sent or mixed. Sources: SGP (Assran et al. 2019), whose nodes run Nesterov's form; SlowMo (Wang et al.
-2020), whose base has a buffer for the rounds of an outer step; QG-DSGDm, Lin et al. 2021, where K = 1 and mu = beta.
+Neither is sent or mixed. Sources: SGP (Assran et al. 2019), whose nodes run Nesterov's form; SlowMo (Wang et al. 2020),
+whose base has a buffer for the rounds of an outer step; QG-DSGDm, Lin et al. 2021, where K = 1 and mu = beta.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class QuasiGlobalState(NamedTuple):
-    """m^, shape (d,), and the number of steps of the last local round."""
+    """The quasi-global momentum m^, shape (d,), and the number of steps of the last local round."""
 
     momentum: Tensor
     steps: int
@@ -37,7 +37,7 @@ class QuasiGlobalState(NamedTuple):
 
 @dataclass(frozen=True)
 class QuasiGlobal(StepSolver):
-    """Local SGD whose momentum starts each round from m^; a larger `mu` makes m^ change more slowly."""
+    """Local SGD with quasi-global momentum: each round starts from m^, which changes more slowly for a larger `mu`."""
 
     sgd: LocalSgd
     mu: float

@@ -40,11 +40,11 @@ class OptimizedSgd(LocalSgd):
     decay: float = 0.0
 
     def __post_init__(self) -> None:
-        """Import the modules that an optimizer first needs, which takes seconds, before processes are forked."""
+        """Import the modules that the optimizer needs at first, which takes seconds, before processes are forked."""
         importlib.import_module("torch._dynamo")
 
     def init(self, x: Tensor, view: View) -> OptimizerState:  # type: ignore[override]
-        """Return a state without an optimizer state."""
+        """Return an empty state, because the optimizer has made no step."""
         return OptimizerState({})
 
     def solve(  # type: ignore[override]
@@ -73,7 +73,7 @@ class _OptimizedSteps:
     remembered: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self) -> StepResult:
-        """Return the vector after the steps, and their number."""
+        """Compute the steps; return the vector after them, and their number."""
         still = getattr(self.data, "still", 0)
         y, z, count = self.y.clone(), self.y.clone(), 0
         optimizer = self.sgd.made(z, self.lr)

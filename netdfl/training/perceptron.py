@@ -76,8 +76,8 @@ class Perceptron:
 def _cross_entropy(scores: Tensor, y: Tensor, counts: Tensor | float) -> tuple[Tensor, Tensor]:
     """Return the cross-entropy and its gradient with respect to the scores, which are overwritten.
 
-    The gradient is counts (p - y), with p = softmax(scores) and y one-hot; `counts` weighs the examples. Written out
-    because log_softmax is slow where there are few classes.
+    The gradient is counts (p - y), with p = softmax(scores) and y one-hot; `counts` is the weight of each example. The
+    formula is written out because log_softmax is slow where there are few classes.
     """
     scores.sub_(scores.amax(-1, keepdim=True))
     chosen = scores.gather(-1, y)

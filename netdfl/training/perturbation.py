@@ -1,6 +1,6 @@
 """Perturbations that agree across the fleet: FedLESAM's and FedSMOO's.
 
-FedLESAM: uphill is from the server's model back to the client's previous one.
+FedLESAM: uphill is the direction from the server's model back to the one that the client received before.
 
     y~ = y + rho (w_old - w) / |w_old - w|;   the gradient of every step is taken at y~
 
@@ -43,7 +43,7 @@ from netdfl.training.wrapped import Rows, WrappedData
 
 
 class LesamState(NamedTuple, Generic[S]):
-    """The wrapped solver's state, and the server's model in the client's last active round, shape (d,)."""
+    """The wrapped solver's state, and the model that the client received when it was last active, shape (d,)."""
 
     inner: S
     previous: Tensor | None
@@ -51,7 +51,7 @@ class LesamState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, eq=False)
 class GradientShift(Rows):
-    """A gradient wrapper that takes gradients at a constant distance `shift`, shape (d,) or (n, d)."""
+    """A gradient wrapper: gradients at y are taken at y + `shift`, a constant of shape (d,), or (n, d) for n nodes."""
 
     shift: Tensor
 
@@ -90,7 +90,13 @@ PERTURBATION, DUAL = "perturbation", "dual"
 
 
 class SmooState(NamedTuple, Generic[S]):
-    """The wrapped solver's state, the client's dual mu_i, and s_K if it is subtracted; of shape (d,)."""
+    """The state of FedSMOO's solver; vectors have shape (d,).
+
+    Attributes:
+        inner: the wrapped solver's state.
+        dual: the client's dual mu_i.
+        last: the last step's perturbation s_K, if it is subtracted from the dual in reports; else None.
+    """
 
     inner: S
     dual: Tensor
@@ -98,13 +104,13 @@ class SmooState(NamedTuple, Generic[S]):
 
     @property
     def spoken(self) -> Tensor:
-        """The vector that the client sends for its dual."""
+        """The vector that stands for the client's dual in its report: mu_i, or mu_i - s_K."""
         return self.dual if self.last is None else self.dual - self.last
 
 
 @dataclass(frozen=True, eq=False)
 class Ascent(Rows):
-    """A gradient wrapper for FedSMOO, which takes gradients at y + s_k and updates `dual` and `last` (s_k) in place."""
+    """FedSMOO's gradient wrapper: gradients are taken at y + s_k; `dual` (mu_i) and `last` (s_k) change in place."""
 
     moved: ClassVar[tuple[str, ...]] = ("dual", "last")
     shared: Tensor
@@ -129,7 +135,8 @@ class Ascent(Rows):
 class Smoo(StepSolver):
     """A wrapper of any local solver that adds FedSMOO's perturbation of radius `rho` to its gradients.
 
-    With `less_last` the client sends mu_i - s_K instead of mu_i. With `by_change` it sends the change.
+    With `less_last` the client sends mu_i - s_K instead of mu_i. With `by_change` it sends the change of this vector in
+    the round.
     """
 
     inner: LocalSolver

@@ -31,7 +31,7 @@ LONGEST_S = 60
 """The time limit of a trial in a process of its own, in seconds."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 OF_THIS_PROCESS: dict[str, list[str]] = {}
-"""The results of trials that this process made or read, by their keys."""
+"""The results of the trials that this process has run or read from disk, by their keys."""
 
 
 def folder() -> Path:
@@ -40,7 +40,7 @@ def folder() -> Path:
 
 
 def known(key: str) -> list[str] | None:
-    """Return the cached result of the trial `key`; None if there is none."""
+    """Return the cached result of the trial `key`, the ways of computing that differed; None if there is none."""
     if key not in OF_THIS_PROCESS:
         with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
             found = json.loads((folder() / key).read_text(encoding="utf-8"))["differs"]
@@ -50,7 +50,7 @@ def known(key: str) -> list[str] | None:
 
 
 def remember(key: str, differs: list[str]) -> None:
-    """Cache the result of the trial `key`: in this process, and on disk if possible."""
+    """Cache the ways of computing that differ in the trial `key`: in this process, and on disk if possible."""
     OF_THIS_PROCESS[key] = differs
     with suppress(OSError, RuntimeError):
         place = folder()
@@ -70,9 +70,10 @@ def _forget_old(place: Path) -> None:
 
 
 def must_be_apart() -> bool:
-    """Return whether a trial needs a separate process, because a torch with GPU support must not fork after it.
+    """Return whether a trial needs a separate process, because after it this one, with a torch for GPUs, must not fork.
 
-    Nodes are forked. Asking torch whether there is a GPU would forbid forking, too; a process with gRPC never forks.
+    Nodes are forked from this process. Asking torch whether there is a GPU would forbid forking, too. A process with
+    gRPC never forks, so there the answer is no.
     """
     return (torch.version.cuda or torch.version.hip) is not None and "grpc" not in sys.modules
 
@@ -97,10 +98,11 @@ def apart(function: Callable[[], list[str]]) -> list[str] | None:
 
 
 def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
-    """Return a hash of a module's structure and code, of other functions and classes, of versions, and of `more`.
+    """Return a hash of all that a trial's result depends on.
 
-    The values of parameters are left out; numbers and texts that a part holds are included. A user's code is included
-    by its files.
+    It is made from the module's structure and code, the functions and classes in `code`, versions of software, and the
+    text `more`. The values of parameters are left out; numbers and texts that a part holds are included. A user's code
+    is included by its files.
     """
     found = hashlib.sha256(f"{_versions()}{module!r}{more}".encode())
     numbers: dict[int, int] = {}
@@ -123,7 +125,7 @@ def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
 
 @cache
 def _versions() -> str:
-    """Return the versions of the software that computes; for netdfl a hash of its files."""
+    """Return the versions of the software that takes part in a trial, and for netdfl a hash of its files."""
     files = (
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (_PACKAGE / "training").rglob("*.py")
     )

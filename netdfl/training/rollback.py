@@ -1,9 +1,9 @@
 """The weight of a client's report: its number of examples (FedAvg's n_k), and zero where the report was lost.
 
 A lost report is undone at its client, which then counts as inactive in that round. A client's h_i or c_i and the
-server's h or c are two halves of one sum. A client moves its half when it has trained, the server when it reads the
-report; after a loss, the halves would differ for good, and with them the fleet's optimum. The server says whose
-report it did not read (`netdfl.mixing.confirming`).
+server's h or c are two halves of one sum. A client moves its half when it has trained, the server when it uses the
+report; after a loss, the halves would differ for good, and with them the fleet's optimum. The server names the clients
+whose report it did not use (`netdfl.mixing.confirming`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RollbackState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True)
 class Rollback(StepSolver):
-    """A wrapper of any local solver that undoes the effect of reports that were lost."""
+    """A wrapper of any local solver that undoes the effect of the client's reports that were lost."""
 
     inner: LocalSolver
 

@@ -1,10 +1,11 @@
-"""The training service of a process: local rounds that wait together are computed together.
+"""The training service of a process: local rounds that are due at the same time are computed together.
 
 The way is chosen by rule, from the model, the device and the scenario, never from a clock:
 
-- stacked: the steps of many nodes as one computation on rows (`netdfl.training.stacked`). Small perceptrons on a CPU,
-  where a step's time is mostly calls; any model on a GPU. Equal to one by one up to rounding.
-- threads: nodes side by side, each by itself, one thread each: larger models on a CPU. Equal bit for bit, because a
+- stacked: the steps of many nodes as one computation on matrices, a row for each node (`netdfl.training.stacked`).
+  Small perceptrons on a CPU, where a step's time is mostly overhead of calls; any model on a GPU. Equal to one by one
+  up to rounding.
+- threads: nodes at the same time, each on one thread by itself: larger models on a CPU. Equal bit for bit, because a
   node's arithmetic, data and random streams are its own.
 - alone: one after the other. Everything else.
 
@@ -37,15 +38,15 @@ Work: TypeAlias = Callable[[], dict[int, CallOutcome]]
 """A function that computes some calls and returns their outcomes, by the calls' indices."""
 
 WORTH_A_THREAD = 1_600_000
-"""Parameters times batch size above which two threads are quicker than one: about 0.1 ms of arithmetic a step."""
+"""The number of parameters times batch size above which two threads beat one: about 0.1 ms of arithmetic a step."""
 WORTH_A_ROW = 3_000_000
-"""Parameters times batch size up to which a CPU is quicker with rows than with a node on each thread."""
+"""The number of parameters times batch size up to which stacking nodes on a CPU beats a thread for each node."""
 CACHE_BYTES = 1_000_000
-"""The most bytes of rows computed at once on a CPU: as many as fit a core's cache."""
+"""The most bytes of vectors, stacked as rows, in one computation on a CPU: they fit a core's cache."""
 
 
 class DivisibleCall(Protocol):
-    """A call that can request its local steps separately, such as a `LocalRound`."""
+    """A call that can yield requests for its local steps to be computed by others, such as a `LocalRound`."""
 
     @property
     def data(self) -> LocalData:
@@ -55,11 +56,17 @@ class DivisibleCall(Protocol):
         """Compute the call directly."""
 
     def solve(self) -> StepRequests[object]:
-        """Compute the call through requests for its steps."""
+        """Compute the call, yielding requests for its steps, which others compute."""
 
 
 class PendingRound(NamedTuple):
-    """A local round that waits for its steps: its index in the batch, its generator, and the requested steps."""
+    """A local round that waits for its steps to be computed.
+
+    Attributes:
+        place: its index among the calls.
+        requests: its generator.
+        steps: the steps that it requested.
+    """
 
     place: int
     requests: StepRequests[object]
@@ -141,7 +148,7 @@ class Service:
         groups: dict[Hashable, list[PendingRound]],
         singles: list[Work],
     ) -> dict[int, CallOutcome]:
-        """Add the first request of a call to a group of similar steps, or to `singles`.
+        """Start a call's generator, and add its first request to a group of similar steps, or the call to `singles`.
 
         Return the call's outcome where it ends at once, else nothing.
         """
@@ -159,7 +166,7 @@ class Service:
         return {}
 
     def _in_rows(self, group: list[PendingRound]) -> Iterator[Work]:
-        """Yield the parts of a group to compute: one per thread, or more if a part would not fit in memory."""
+        """Yield the parts of a group to compute: one per thread on a CPU, or more if a part would not fit in memory."""
         found = split(group[0].steps.data)
         model = self._stacked[id(found[0].task.model)] if found is not None else None
         assert model is not None, "a group is of rounds that can be stacked"
@@ -179,7 +186,7 @@ class Service:
 
 
 def _is_divisible(call: Callable[[], object]) -> TypeGuard[DivisibleCall]:
-    """Return whether a call can request its steps, without `isinstance`, which is slow."""
+    """Return whether a call is a `DivisibleCall`, without `isinstance`, which is slow."""
     return hasattr(call, "solve") and hasattr(call, "data")
 
 

@@ -58,7 +58,7 @@ def sam(gradient: Gradient, at: Tensor, rho: float) -> Tensor:
 def along(at: Tensor, direction: Tensor, distance: float) -> Tensor:
     """Return the point `distance` away from `at` in a direction; `at` itself if the direction is zero.
 
-    Vectors have shape (d,), or (n, d): then each row has a direction of its own.
+    Vectors have shape (d,), or (n, d), where each row has a direction of its own.
     """
     direction, norm, _ = _measured(direction)
     return at.addcmul(direction, (distance / norm).expand_as(direction))
@@ -73,10 +73,10 @@ def clip(gradient: Tensor, limit: float) -> Tensor:
 
 
 def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return `x`, the norm of each row, and a scale; None without one.
+    """Return (x, the norm of each row, None), or the first two divided by a scale, and the scale.
 
-    Both are divided by the scale, a power of two, where the norm's square would overflow. So finite numbers of any size
-    have a finite norm.
+    The scale is a power of two, used where the norm's square would overflow. So finite numbers of any size have a
+    finite norm.
     """
     norm = x.norm(dim=-1, keepdim=True)
     if x.is_cpu and finite(norm):
@@ -90,8 +90,8 @@ def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
 def over_path(move: Tensor, path: float) -> Tensor | None:
     """Return `move` / `path`, the mean direction of the steps; None if the quotient is not finite.
 
-    None where the quotient is no number: the rate is 0, as in some schedules, or too small for the type of `move`. Then
-    the round counts as one without steps.
+    `path` is the sum of the learning rates. It may be 0, as in some schedules, or too small for the type of `move`;
+    then the round counts as one without steps.
     """
     found = move / path if path else None
     return found if found is not None and finite(found) else None
@@ -113,8 +113,9 @@ class Memoryless(Stateless, MixingIndependent):
 class LocalSgd(StepSolver, Memoryless):
     """Local SGD: K steps y <- y - lr g(y), with optional momentum, SAM's ascent, clipping and weight decay.
 
-    A subclass is computed node by node, unless it says `rows = True` itself: its `slope` and `descent` then work on a
-    matrix too, each row as if it were alone, and its instances are equal only where they do the same.
+    A subclass is computed node by node, unless it sets `rows = True` itself. By that it promises two things: its
+    `slope` and `descent` also work on a matrix, each row as if it were alone, and its instances are equal only if they
+    do the same.
     """
 
     rows: ClassVar[bool] = True
@@ -155,7 +156,7 @@ class LocalSgd(StepSolver, Memoryless):
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[NoState, Update]]:
-        """Run the local round through requests for its steps; `Update.before` is `y` itself, which is not changed."""
+        """Run the local round, yielding requests for its steps; `Update.before` is `y` itself, which is not changed."""
         x, _ = yield self.steps_from(y, weight, data, view)
         return state, Update(y, x)
 
@@ -204,7 +205,7 @@ class LocalSteps:
 
     @property
     def _adds_nothing(self) -> bool:
-        """Whether a step without a gradient leaves the vector unchanged."""
+        """Whether a step whose gradient is 0 leaves the vector unchanged."""
         plain = type(self.sgd) is LocalSgd and not self.sgd.weight_decay
         return plain and self.velocity is None and self.correction is None
 
@@ -230,7 +231,10 @@ class LocalSteps:
 
 
 def carried(data: LocalData, y: Tensor, weight: float) -> Tensor:
-    """Return `y`, a push-sum numerator, updated by values that the model itself wrote during the last gradient."""
+    """Return `y`, a push-sum numerator, or in its place values that the model itself wrote, times `weight`.
+
+    A module may write to its parameters in a forward pass, as `Embedding(max_norm=...)` does.
+    """
     written: Tensor | None = getattr(data, "written", None)
     return y if written is None else written if weight == 1.0 else written * weight
 

@@ -50,7 +50,10 @@ def dsa(
 
 
 def colored(x: Tensor, brightness: float, saturation: float, contrast: float) -> Tensor:
-    """Add `brightness`, and scale saturation and contrast. Saturation has no effect on a single channel."""
+    """Add `brightness` to pictures, and scale their saturation and contrast.
+
+    Saturation has no effect on a single channel.
+    """
     x = x + brightness
     gray = x.mean(1, keepdim=True)
     x = (x - gray) * saturation + gray
@@ -108,13 +111,13 @@ def _cutout(x: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def _scale(x: Tensor, rng: np.random.Generator) -> Tensor:
-    """Stretch by random factors whose inverses are uniform, as in the authors' code."""
+    """Stretch pictures by random factors whose inverses are uniform, as in the authors' code."""
     height, width = 1 / rng.uniform(1 / 1.2, 1.2, size=2)
     return scaled(x, height, width)
 
 
 def _part_of(x: Tensor, share: float) -> tuple[int, int]:
-    """Return a share of the height and width in pixels, rounded."""
+    """Return `share` of the pictures' height and width, in pixels, rounded."""
     height, width = (int(length * share + 0.5) for length in x.shape[2:])
     return height, width
 

@@ -1,7 +1,8 @@
 """The local steps of many nodes as one computation on matrices, one row per node.
 
-Each row has its own data, rate, push-sum weight, momentum, correction and ascent. A node leaves after its last step;
-rows are in order of falling numbers of steps, so the remaining ones are the first rows.
+Each row has its own data, learning rate, push-sum weight, momentum, correction and ascent. A node leaves the
+computation after its last step. Rows are ordered by number of steps, the largest first, so the remaining nodes are the
+first rows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from netdfl.training.wrapped import Rows, WrappedData
 
 
 def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
-    """Return the minibatches and the gradient wrapper inside `data`; None if these can't be stacked."""
+    """Return the round's minibatches in `data`, and the gradient wrapper around them or None.
+
+    Return None if such data can't be stacked.
+    """
     if type(data) is RoundPass:
         return data, None
     if type(data) is WrappedData and isinstance(data.wrap, Rows) and type(data.data) is RoundPass:
@@ -32,13 +36,13 @@ def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
 def works_on_rows(steps: LocalSteps) -> bool:
     """Return whether all code of the steps works on rows: netdfl's own, or classes with `rows = True`.
 
-    The attribute is not inherited: an overriding method may take one norm of all rows.
+    A subclass does not inherit the attribute, because its own method may take one norm of all rows.
     """
     return type(steps) is LocalSteps and vars(type(steps.sgd)).get("rows") is True
 
 
 def likeness(steps: LocalSteps) -> Hashable | None:
-    """Return a key that is equal for steps that can be stacked together; None for others."""
+    """Return a key that is equal for local steps that can be stacked together; None for steps that can't be stacked."""
     found = split(steps.data)
     if found is None or not works_on_rows(steps):
         return None
@@ -51,7 +55,7 @@ def likeness(steps: LocalSteps) -> Hashable | None:
 
 
 def run_stacked(asked: Sequence[LocalSteps], model: StackedModel) -> list[StepResult | NotFiniteError]:
-    """Compute similar steps together; return each one's result (equal up to rounding) or error."""
+    """Compute the steps of nodes with equal `likeness` together; return each one's result (up to rounding) or error."""
     sgd = asked[0].sgd
     numbers = [_split(each)[0].num_steps(epochs=sgd.epochs, steps=sgd.steps) for each in asked]
     order = sorted(range(len(asked)), key=lambda place: -numbers[place])
@@ -123,7 +127,7 @@ class _StackedSteps:
         return gradient
 
     def finish(self) -> list[StepResult | NotFiniteError]:
-        """Return each node's vector and number of steps; update its task's loss and its gradient wrapper."""
+        """Return each node's vector and number of steps; store its mean loss, and its gradient wrapper's changes."""
         if self.wrap is not None:
             self.wrap.settle(self.wraps)
         return [self._finish(row) for row in range(len(self.asked))]

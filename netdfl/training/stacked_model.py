@@ -27,9 +27,10 @@ class StackedModel:
         return (cross_entropy(self.model.scores(at, x), y, reduction="none") * share).sum()
 
     def slope(self, at: Tensor, x: Tensor, y: Tensor, share: Tensor, out: Tensor) -> Tensor:
-        """Write the gradients at `at`, shape (n, d), into `out`; return the losses, shape (n,).
+        """Write the gradients at `at`, shape (n, d), into `out`; return the losses of the n nodes, shape (n,).
 
-        `x` is (n, B, ...), `y` (n, B); `share`, (n, B), is the weight of an example: 1 / its minibatch's size, or 0.
+        `x` is (n, B, ...), `y` (n, B); `share`, (n, B), is the weight of an example: 1 / its minibatch's size, or 0 for
+        padding.
         """
         if self.model.perceptron is not None:
             return self.model.perceptron.slope(at, x, y, out, share)
@@ -38,7 +39,7 @@ class StackedModel:
         return torch.as_tensor(losses)
 
     def agrees(self, at: Tensor, x: Tensor, y: Tensor) -> bool:
-        """Return whether stacked gradients equal single ones, also for padded minibatches.
+        """Return whether stacked gradients equal gradients of single nodes, also for padded minibatches.
 
         False for a model that draws at random, or that mixes the examples of a minibatch.
         """
@@ -75,7 +76,7 @@ class StackedModel:
 
 
 def _varied(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return at least four different examples, because mixing of examples shows only on different ones."""
+    """Return at least four different examples, because mixing of examples shows only where they differ."""
     chosen = torch.arange(max(4, len(y)), device=y.device) % len(y)
     scale = torch.linspace(0.5, 1.5, len(chosen), device=x.device, dtype=x.dtype)
     return x[chosen] * scale.view(-1, *(1,) * (x.dim() - 1)), y[chosen]

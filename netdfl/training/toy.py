@@ -36,7 +36,7 @@ class Centers:
         return tuple(self.curvature.shape)
 
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the mean quadratic; labels are ignored."""
+        """Return the mean over the examples of the quadratics around them; labels are ignored."""
         return 0.5 * (self.curvature * (at - x).square()).sum(1).mean()
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
@@ -65,7 +65,7 @@ class Quadratic:
 
     @cached_property
     def objective(self) -> Centers:
-        """The quadratic loss with this curvature around given centers."""
+        """The quadratic loss with this node's curvature, as a function of any centers."""
         return Centers(self.curvature, self.streams)
 
     def initial(self) -> Tensor:
@@ -121,7 +121,7 @@ class _QuadraticRound:
 
 
 def still(start: Tensor, node: NodeId, streams: Streams) -> Quadratic:
-    """Return a quadratic without gradient, for pure consensus on the starting vectors."""
+    """Return a quadratic whose gradient is 0, for pure consensus on the starting vectors."""
     nowhere = start.new_zeros(start.shape)
     return Quadratic(nowhere, start, nowhere, node=node, streams=streams)
 

@@ -1,4 +1,4 @@
-"""Wrappers around the gradients of a node's data, which add an ascent like SAM's to any solver."""
+"""Wrappers around the gradients of a node's data, which add an ascent like SAM's to any local solver."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Rows(ABC):
     """A gradient wrapper whose code also works on rows, so that many nodes can be computed at once."""
 
     moved: ClassVar[tuple[str, ...]] = ()
-    """The vectors that the wrap changes in place."""
+    """The names of the vectors that the wrapper changes in place."""
 
     @property
     def numbers(self) -> tuple[object, ...]:
-        """The values that must be equal in wrappers that are stacked together."""
+        """The wrapper's fields that are not tensors; they must be equal in wrappers that are stacked together."""
         return tuple(value for _, value in self._fields() if not isinstance(value, Tensor))
 
     @abstractmethod
     def __call__(self, gradient: Gradient) -> Gradient:
-        """Return the wrapped gradient."""
+        """Return the gradient function with the wrapper's change."""
 
     def stacked(self: W, wraps: Sequence[W]) -> W:
-        """Return one wrapper with matrices that have a row for each of `wraps`."""
+        """Return one wrapper for many nodes: each vector becomes a matrix with a row for each of `wraps`."""
         return replace(self, **{name: torch.stack([getattr(each, name) for each in wraps]) for name in self._vectors()})
 
     def first(self: W, num: int) -> W:

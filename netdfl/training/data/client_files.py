@@ -1,4 +1,4 @@
-"""Data that stay where they are: each client's own file, read on that client's machine and nowhere else.
+"""Data that are never gathered: each client's own file, read on that client's machine and nowhere else.
 
 No machine sees all files, so the scenario says what they have in common: the inputs, the target, the classes. Each file
 is checked against this where it is read.
@@ -33,13 +33,13 @@ class ClientFiles:
     """The files of clients, by a pattern, and what all of them have in common.
 
     Attributes:
-        root: the folder in which a relative pattern begins, on whatever machine.
+        root: the folder to which a relative pattern refers, on each machine.
         each: the pattern of the files, with `{node}` in it.
         target: the column to predict.
         inputs: the columns that it is predicted from, in this order.
-        classes: the words of a target of text, or the number of classes; None: the target is a number.
-        mean: what is taken off each input; none: 0.
-        std: what each input is divided by then; none: 1.
+        classes: the class names of a text target, or the number of classes; None: the target is a number.
+        mean: the number to subtract from each input; empty: 0.
+        std: the number by which each input is then divided; empty: 1.
         missing: the treatment of empty cells.
         test_file: a file with test examples for all, where there is one.
     """
@@ -55,7 +55,7 @@ class ClientFiles:
     test_file: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what the scenario says of the files. Raises DatasetError."""
+        """Check that the settings in the scenario fit together. Raises DatasetError."""
         try:
             named = self.each.format(node=1) != self.each.format(node=2)
         except (IndexError, KeyError, ValueError) as error:
@@ -96,7 +96,7 @@ class ClientFiles:
         return None if self.test_file is None else self._read(Path(self.test_file), self.test_file)
 
     def form(self) -> SharedData:
-        """Return the form of the data: made-up examples on which a model can be tried, and the shared test examples."""
+        """Return the data's form: made-up examples on which a model can be tried, and the shared test examples."""
         rng = np.random.default_rng(0)
         x = torch.from_numpy(rng.standard_normal((STAND_INS, len(self.inputs)), dtype=np.float32))
         y = torch.arange(STAND_INS) % self.num_classes if self.num_classes else x.sum(1)

@@ -23,7 +23,13 @@ _NUMBERS = (Real, Decimal, np.bool_)
 
 @dataclass(frozen=True)
 class Columns:
-    """The table of a file: arrays by name, masked at empty cells. `as_text`: the file has numbers as text."""
+    """The table of a file.
+
+    Attributes:
+        by_name: the array of each column, masked at empty cells.
+        file: the path.
+        as_text: whether numbers are in the file as text, as in CSV.
+    """
 
     by_name: Mapping[str, Any]
     file: str
@@ -35,9 +41,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class Column:
-    """The cells of one column, with a mask of `empty` cells, whose values are undefined.
+    """The cells of one column of a table.
 
-    `unlike` tells why the cells are no numbers, and is empty for numbers; `unsure` tells why numbers are ambiguous.
+    Attributes:
+        values: the cells; undefined where they are empty.
+        empty: whether each cell is empty.
+        unlike: the reason why the cells are no numbers; empty for numbers.
+        unsure: the reason why numbers are ambiguous, if they are.
     """
 
     values: NDArray[Any]
@@ -154,7 +164,7 @@ def _is_text(column: Column) -> bool:
 
 
 def _words(column: Column) -> list[str]:
-    """Return the distinct texts in the cells, without those that stand for unknown values."""
+    """Return the distinct texts in the cells, without texts that stand for unknown values."""
     return [word for word in dict.fromkeys(map(str, column.values[~column.empty])) if not _says_nothing(word)]
 
 
@@ -163,7 +173,10 @@ def _says_nothing(word: str) -> bool:
 
 
 def _decimal_comma(column: Column) -> bool:
-    """Return whether a column proves decimal commas: all cells permit them, and one can't have thousands separators."""
+    """Return whether a column proves that its file has decimal commas.
+
+    All its cells can be read so, and one of them can't have thousands separators.
+    """
     words = _words(column)
     commas = [word for word in words if "," in word]
     return all(_COMMA.fullmatch(word) for word in words) and any(not _THOUSANDS.fullmatch(word) for word in commas)
@@ -172,7 +185,8 @@ def _decimal_comma(column: Column) -> bool:
 def _read_text(column: Column, by_comma: bool) -> Column:
     """Read a text column as numbers; return the column itself if a cell is anything else.
 
-    The result is unsure where `1,234` may be a thousand or one, because no column of the file decides (`by_comma`).
+    `by_comma` says that a column of the file proves decimal commas. Without that, a column with commas is unsure:
+    `1,234` may be a thousand or one.
     """
     words = _words(column)
     pointed = all(_POINT.fullmatch(word) for word in words)

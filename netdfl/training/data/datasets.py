@@ -34,7 +34,7 @@ _CIFAR_MEAN_STD = {
 
 
 CARRIED = "shipped/digits.csv.gz"
-"""The path of the digits in the image of a node, in netdfl's own folder."""
+"""The path of scikit-learn's digits within netdfl's own folder, in container images of nodes without scikit-learn."""
 
 
 def digits_path() -> Path:

@@ -1,4 +1,4 @@
-"""Examples, in memory or read on demand: inputs and targets by index.
+"""Training and test examples, in memory or read on demand: inputs and targets by index.
 
 Inputs and targets are trees: a tensor, or tuples and mappings of tensors with a common first axis.
 """
@@ -33,7 +33,7 @@ def leaves(tree: Tree) -> Iterator[Tensor]:
 
 
 def mapped(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
-    """Return a tree of the same form, with `function` applied to each tensor."""
+    """Return a tree of the same structure, with `function` applied to each tensor."""
     if isinstance(tree, Tensor):
         return function(tree)
     if isinstance(tree, Mapping):
@@ -71,7 +71,7 @@ def tensors(value: Any) -> Tree:
 
 
 def targets(value: Any) -> Tree:
-    """Convert targets like `tensors`, and bytes to int64 too, because losses take classes only in that type."""
+    """Convert targets as `tensors` does, but bytes to int64, too, because losses take classes only in that type."""
     return mapped(tensors(value), lambda tensor: tensor.long() if tensor.dtype == torch.uint8 else tensor)
 
 

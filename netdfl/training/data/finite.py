@@ -17,7 +17,7 @@ from netdfl.training.data.examples import Examples, Samples, leaves
 
 @dataclass(frozen=True)
 class NonFiniteExample:
-    """An example with NaN or infinity: its name, such as `train[17]`, its fault, and the example itself."""
+    """An example with NaN or infinity: its name, such as `train[17]`, what it `holds`, and the example itself."""
 
     name: str
     holds: str
@@ -42,9 +42,9 @@ def _is_fine(example: Samples, loss_of: Callable[[Samples], float]) -> bool:
 
 
 def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = None) -> Iterator[NonFiniteExample]:
-    """Yield the first examples in memory with NaN or infinity, in inputs and in targets.
+    """Yield the first examples in memory with NaN and with infinity, in inputs and in targets.
 
-    `rows` has the examples' indices in `what`, where some are left out.
+    `what` names the data. If some of them are left out, `rows` has the examples' indices in the whole.
     """
     if not isinstance(examples, Samples):
         return
@@ -59,7 +59,7 @@ def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = N
 
 
 def _is_suspect(leaf: Tensor) -> bool:
-    """Return whether a tensor may hold NaN or infinity, judged by its sum."""
+    """Return whether a tensor may hold NaN or infinity, because the sum of its numbers is not finite."""
     return leaf.is_floating_point() and not bool(torch.isfinite(leaf.sum(dtype=torch.float64)))
 
 

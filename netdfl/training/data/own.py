@@ -8,8 +8,8 @@
     any of these, twice                 (train, test), or {"train": ..., "test": ...}
     `Datasets`                          everything by name: one per client, columns to share out by, ...
 
-Examples that are equal at each reading are read once where they are small. Large ones are read anew each time, and so
-are random ones, as augmentations make them.
+Examples that are equal at each reading are read once, if they fit in little memory. Others, which are large or random
+(by augmentation), are read anew each time.
 """
 
 from __future__ import annotations
@@ -192,7 +192,11 @@ def _called(key: str, place: int) -> str:
 
 
 def _training(found: Mapping[str, list[ReadExamples]]) -> tuple[Examples, Any, dict[str, Column], Any]:
-    """Return the training examples, each client's part, the columns, and the examples' rows in the columns."""
+    """Return the training examples, and how they can be shared out over clients.
+
+    The other values are each client's indices (None if the data are not given by client), the columns, and the
+    examples' row numbers in the columns (None: all rows).
+    """
     if found["clients"]:
         train, parts = _together([each.examples for each in found["clients"]])
         return train, parts, {}, None
@@ -201,9 +205,9 @@ def _training(found: Mapping[str, list[ReadExamples]]) -> tuple[Examples, Any, d
 
 
 def _by_hand(name: str, values: Any, num: int) -> Column:
-    """Return a column of values that the user gives in addition to the data.
+    """Return a column of values, one for each example, that the user gives in addition to the data.
 
-    Raises DatasetError unless there is one for each example.
+    Raises DatasetError unless they are as many as the examples, `num`.
     """
     found = np.asarray(values)
     if found.ndim == 0:
@@ -214,7 +218,7 @@ def _by_hand(name: str, values: Any, num: int) -> Column:
 
 
 def with_test(data: SharedData, share: float, rng: np.random.Generator) -> SharedData:
-    """Return `data` with a test set: its own, or a `share` of each client's training examples."""
+    """Return `data` with a test set: its own, or a `share` held out of each client's examples, or of all."""
     if data.test is not None:
         return data
     held: list[NDArray[np.int64]] = []
@@ -242,7 +246,7 @@ def with_test(data: SharedData, share: float, rng: np.random.Generator) -> Share
 
 
 def _read(reader: Callable[[Any], T], data: Any, what: str) -> T:
-    """Return `reader(data)`; convert errors to a DatasetError that calls the data `what`."""
+    """Return `reader(data)`; convert errors to a DatasetError in which the data are called `what`."""
     try:
         return reader(data)
     except DatasetError:
@@ -313,7 +317,7 @@ def _labels(train: Examples) -> NDArray[np.int64] | None:
 
 
 def _most(train: Examples) -> int:
-    """Return the number of classes among whole-number targets of any shape; 0 for other targets."""
+    """Return the number of classes, one more than the largest whole-number target; 0 for other targets."""
     _, y = train.take(torch.arange(min(len(train), 4096)))
     whole = isinstance(y, Tensor) and not y.is_floating_point()
     return int(y.max()) + 1 if whole else 0

@@ -180,10 +180,10 @@ def _log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, int]) -
 
 
 def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
-    """Return a sequence of clients as if a random client that is not full were picked each time.
+    """Return an order in which clients receive samples one by one, as if a random client that is not full were picked.
 
-    Computed without a loop, with the same distribution: independent unit-rate Poisson arrivals at every client, each
-    cut off when the client is full, merged by time.
+    It is computed without a loop, with the same distribution: independent unit-rate Poisson arrivals at every client,
+    each cut off when the client is full, merged by time.
     """
     arrivals = np.cumsum(rng.standard_exponential((len(sizes), int(sizes.max()))), axis=1)
     within = np.arange(arrivals.shape[1]) < sizes[:, None]
@@ -213,7 +213,7 @@ def _draw_classes(rng: np.random.Generator, log_mix: NDArray[np.float64], client
 
 
 def _draw(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices) -> Indices:
-    """Draw a class for each of `clients` by inverting their cumulative mixes in one search.
+    """Draw a class for each of `clients` by a single search in their cumulative class mixes.
 
     The uniform numbers have 32 bits, so that client + u is exact.
     """
@@ -245,7 +245,7 @@ def _balanced(rng: np.random.Generator, log_shares: NDArray[np.float64], rows: I
 
 
 def _corner_fill(rows: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a table with these row and column sums (of equal totals), filled along a staircase."""
+    """Return a nonnegative table with these row and column sums (of equal totals), filled along a staircase."""
     row_ends, column_ends = np.cumsum(rows), np.cumsum(columns)
     low = np.maximum.outer(row_ends - rows, column_ends - columns)
     return np.asarray(np.maximum(np.minimum.outer(row_ends, column_ends) - low, 0.0))

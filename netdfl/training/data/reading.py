@@ -31,7 +31,7 @@ from netdfl.training.data.tables import ColumnRequest, ReadExamples, from_table,
 from netdfl.training.drawing import seeded
 
 MOST_IN_MEMORY = 1 << 30
-"""The most bytes of examples, read one by one, that are kept in memory."""
+"""The most bytes of examples, read one by one at first, that are then kept in memory."""
 _TRIED, _NUMBER = 4, 8
 
 
@@ -89,14 +89,14 @@ def one_by_one(data: Any, what: str) -> Examples:
 
 
 def kept(found: ReadSamples) -> Examples:
-    """Read examples into memory if they are small and the same at each reading."""
+    """Read examples into memory if they are small and equal at each reading; else return them as they are."""
     first = [found.read(int(place)) for place in found.indices[:_TRIED]]
     nbytes = sum(leaf.nbytes for leaf in leaves(first)) / len(first)
     return in_memory(found) if nbytes * len(found) <= MOST_IN_MEMORY and _repeats(found) else found
 
 
 def _repeats(found: ReadSamples) -> bool:
-    """Return whether examples are the same regardless of the process's random generators."""
+    """Return whether two readings give equal examples, whatever state the process's random generators have."""
     places = [int(place) for place in found.indices[:_TRIED]]
     reads = []
     for seed in (1, 2, 3):
@@ -134,7 +134,7 @@ def is_column(data: Any) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """Describe a value's kind in a few words."""
+    """Describe a value in a few words: its type, or the shapes of its tensors."""
     if isinstance(value, Tensor | tuple | list | Mapping):
         return form(value) if not isinstance(value, list) else f"a list of {len(value)}"
     return type(value).__name__

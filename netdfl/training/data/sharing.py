@@ -56,7 +56,7 @@ def _by_column(
 
 
 def _as_given(data: SharedData, partition: Any, num: int, streams: Streams) -> tuple[Partition, list[str]]:
-    """Distribute examples by their indices in the data as given; skip and count removed ones."""
+    """Distribute examples by their indices in the data as the user gave them; skip and count removed ones."""
     named = partition.build(np.zeros(data.num_given or len(data.train), np.int64), num, streams)
     if data.rows is None:
         return named, []

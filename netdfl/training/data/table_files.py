@@ -36,7 +36,7 @@ def read_table(file: str, target: str) -> Columns:
 
 
 def _read_csv(file: str, target: str) -> Any:
-    """Read a CSV file by DuckDB, with the delimiter of its first line: `1,5;2,5` has decimal commas."""
+    """Read a CSV file by DuckDB, with the delimiter of its first line, so `1,5;2,5` is two numbers with commas."""
     import duckdb
 
     with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as stream:

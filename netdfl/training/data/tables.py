@@ -24,9 +24,13 @@ _MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class ColumnRequest:
-    """A user's choice of columns: the target, the inputs, and the treatment of empty cells.
+    """A user's choice of columns in a table.
 
-    `classes` are the words of a target of text, sorted, of training and test data together.
+    Attributes:
+        target: the column to predict; None: not named.
+        inputs: the columns that it is predicted from; None: all other columns of numbers.
+        missing: the treatment of empty cells.
+        classes: the sorted class names of a text target, of training and test data together.
     """
 
     target: str | None
@@ -37,7 +41,15 @@ class ColumnRequest:
 
 @dataclass(frozen=True)
 class ReadExamples:
-    """Examples that were read: row indices if some are left out, notices, columns, and a name."""
+    """Examples that were read from a user's data.
+
+    Attributes:
+        examples: the examples.
+        rows: their indices in the data, if some rows are left out.
+        notes: remarks for the user.
+        columns: the columns of the table, by name.
+        name: the name of the data in error texts.
+    """
 
     examples: Examples
     rows: NDArray[np.int64] | None = None
@@ -95,7 +107,7 @@ def target_of(asked: ColumnRequest, names: Sequence[str], what: str) -> str:
 
 
 def inputs_of(asked: ColumnRequest, usual: list[str], names: Sequence[str], what: str) -> list[str]:
-    """Return the input columns: the requested or the `usual` ones. Raises DatasetError."""
+    """Return the input columns: the requested ones, or else `usual`, all columns of numbers. Raises DatasetError."""
     inputs = usual if asked.inputs is None else list(asked.inputs)
     if missing := [name for name in inputs if name not in names]:
         raise DatasetError(f"{what} has no column {missing[0]!r}: set inputs to some of {', '.join(names)}")

@@ -1,11 +1,11 @@
 """Running statistics of a model as one vector: buffers that are means, updated by training passes.
 
-These are the statistics of torch's normalizing layers, and a buffer of real numbers whose every coordinate b becomes
-c b + s in a forward pass, where 0 < c <= 1, and s depends on the batch alone: for such a buffer, updating the mean of
-several values gives the mean of the updated values. The directions of spectral norm are no means, nor are buffers
-that each pass overwrites: each node keeps its own (`netdfl.training.models.state`).
+These are the statistics of torch's normalizing layers, and a buffer of real numbers whose every coordinate b becomes c
+b + s in a forward pass, where 0 < c <= 1, and s depends on the batch alone: for such a buffer, updating the mean of
+several nodes' values gives the mean of their updated values. The directions of spectral norm are no means, nor are
+buffers that each pass overwrites: each node keeps its own (`netdfl.training.models.state`).
 
-The scenario's `task.model.buffers` decides on means:
+The scenario's `task.model.buffers` decides on running statistics:
 
     average    they are coordinates of the model's vector: sent, averaged, kept and evaluated with it
     local      each node keeps its own (FedBN); the average model is evaluated with their mean
@@ -29,7 +29,7 @@ BufferPolicy: TypeAlias = Literal["average", "local", "reset"]
 
 
 def applied(module: nn.Module, x: Tree) -> Tree:
-    """Return the module's outputs for inputs: a tensor, several by position, or several by name."""
+    """Return the module's outputs for a minibatch: a tensor, several inputs by position, or several by name."""
     x = as_taken(module, x)
     if isinstance(x, Tensor):
         return module(x)
@@ -72,13 +72,16 @@ def _moved(module: nn.Module, x: Tree, begin: Mapping[str, Tensor]) -> dict[str,
 
 
 def _is_mean(zero: Tensor, one: Tensor, two: Tensor) -> bool:
-    """Return whether a buffer's update is linear: equal slopes from 0 to 1 and from 1 to 2."""
+    """Return whether a buffer is a running mean, given its values after a pass from 0, from 1 and from 2.
+
+    Its update must be linear, with equal slopes above 0 and at most 1.
+    """
     c, next_c = (one - zero).double(), (two - one).double()
     return bool(torch.isfinite(zero).all() and ((c > 1e-4) & (c < 1 + 1e-4) & ((c - next_c).abs() < 1e-4)).all())
 
 
 class Buffers:
-    """Selected buffers of a module, read into one vector and written from one."""
+    """Selected buffers of a module, which can be read into one vector and written from one."""
 
     def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
         """Select the buffers with these names, in this order."""
@@ -108,7 +111,7 @@ class Buffers:
 
     @torch.no_grad()
     def write(self, module: nn.Module, vector: Tensor) -> None:
-        """Write a vector to the buffers.
+        """Write a vector of shape (b,) to the module's buffers.
 
         A negative variance, which some methods produce, becomes 0; counts are rounded.
         """

@@ -29,7 +29,7 @@ def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
-    """Run the module, or a copy if it has no lazy layers, on `x` and return the outputs.
+    """Run the module once on `x` and return the outputs; if it has no lazy layers to initialize, a copy is run.
 
     Raises ValueError where the module does not take the data, has nothing to train, shares its parameters' memory, or
     can't be copied.
@@ -55,7 +55,7 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
 
 
 _MISFITS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
-"""Errors of PyTorch for inputs that do not fit; any other error is a mistake in the model."""
+"""PyTorch's errors for inputs that do not fit a module; any other error is a mistake in the module's code."""
 
 
 def _not_taken(error: Exception, x: Tree) -> str:

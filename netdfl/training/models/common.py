@@ -1,6 +1,7 @@
-"""State that a user's code shares among all its modules: attributes of classes, and globals.
+"""State that all modules of a user's class share: attributes of classes, and globals.
 
-Copies of a module do not have their own, so nodes of one process would train each other: changes there are refused.
+Copies of a module do not have this state of their own, so nodes of one process would train each other: changes to it
+are refused.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class SharedStateWatch:
     """A detector of changes to state that all modules of a kind share."""
 
     def __init__(self, module: nn.Module) -> None:
-        """Record the current state."""
+        """Record the current shared state of the module's classes and globals."""
         self._homes = list(_homes(module))
         self.settle()
 
     def settle(self) -> None:
-        """Record the current state as the unchanged one."""
+        """Record the current state anew, so that later changes are compared with it."""
         self._before = {place: _kept(value) for place, value in self._found()}
 
     def changed(self) -> str | None:
@@ -62,7 +63,7 @@ class SharedStateWatch:
 
 
 def _in(home: Mapping[str, Any], names: frozenset[str] | None) -> Iterator[_Named]:
-    """Yield the values of `names` in a namespace; without names, all values of a class except its methods."""
+    """Yield (name, value) of `names` in the namespace `home`; without names, of all in a class except methods."""
     if names is not None:
         yield from ((name, home[name]) for name in names if name in home)
         return
@@ -107,7 +108,7 @@ def _address(tensor: Tensor) -> int:
 def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str] | None]]:
     """Yield the namespaces that may hold shared state: a label, the namespace, and the names in it.
 
-    None instead of the names stands for all of a class.
+    None in place of the names stands for all attributes of a class.
     """
     left: list[Any] = []
     for _, value in places(module):

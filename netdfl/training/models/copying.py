@@ -22,10 +22,10 @@ _COPIED_WITH_THE_REST = (nn.Module, dict, list, tuple, set, frozenset, deque, Me
 def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = None) -> nn.Module:
     """Return a deep copy that behaves like `module`, with separate parameters and state.
 
-    `deepcopy` omits the gradient hooks that `torch.Tensor.register_hook` adds to parameters, and copies no functions: a
-    replaced `forward` of a part that reaches the module by its closure would reach the original. Objects that can't be
-    copied, such as locks, are shared: their places are added to `shared`. In a `light` copy trained parameters are
-    other objects in the same memory.
+    It copies more than `deepcopy`, which omits the gradient hooks of `torch.Tensor.register_hook` on parameters, and
+    copies no functions: a replaced `forward` whose closure refers to the module would still refer to the original.
+    Objects that can't be copied, such as locks, are shared: their places are added to `shared`. In a `light` copy
+    trained parameters are new objects that share the memory of the module's.
     """
     known: dict[int, Any] = {}
     functions: list[FunctionType] = []
@@ -59,7 +59,7 @@ def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = 
 
 
 def copied_for_each(module: nn.Module, *, light: bool = False, shared: set[str] | None = None) -> nn.Module:
-    """Return `copied(module)`. Raises ValueError with the module's own error if that fails."""
+    """Return `copied(module)` for a user's module. Raises ValueError with the text of the error if copying fails."""
     try:
         return copied(module, light=light, shared=shared)
     except Exception as error:  # whatever a user's own __deepcopy__ raises
@@ -85,7 +85,7 @@ def plain_name(name: str) -> str:
 
 
 def _with_cells_of_its_own(value: FunctionType) -> FunctionType:
-    """Return a copy of a function with new, empty closure cells."""
+    """Return a copy of a function with new, empty closure cells, which the caller fills."""
     cells = tuple(CellType() for _ in value.__closure__ or ())
     copy = FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
     copy.__kwdefaults__ = value.__kwdefaults__
@@ -94,7 +94,7 @@ def _with_cells_of_its_own(value: FunctionType) -> FunctionType:
 
 
 def _at_the_same(generator: torch.Generator) -> torch.Generator:
-    """Return a copy of a random generator in the same state."""
+    """Return a copy of a random generator, at the same point of its sequence."""
     copy = torch.Generator(generator.device)
     copy.set_state(generator.get_state())
     return copy
@@ -121,8 +121,8 @@ def attributes(module: nn.Module) -> dict[str, Tensor]:
 def check_memory(module: nn.Module, but: Collection[str] = ()) -> None:
     """Check that parameters share no memory and have no hooks that would fail with a flat vector.
 
-    A parameter is a view of the node's vector: memory that it shares with another tensor is no longer shared. The
-    attributes `but` are exempt, because they are computed anew whenever the module runs.
+    A parameter becomes a view of the node's vector, so it no longer shares memory with another tensor, as its module
+    expects. The attributes `but` are exempt, because they are computed anew whenever the module runs.
 
     Raises:
         ValueError: A parameter shares memory with something else, or has a hook for accumulated gradients.

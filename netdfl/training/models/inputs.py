@@ -8,7 +8,7 @@ from netdfl.training.data.examples import Tree, mapped
 
 
 def as_taken(module: nn.Module, x: Tree) -> Tree:
-    """Return inputs whose floats have the type of the module's first floating-point parameter."""
+    """Return inputs whose floating-point tensors have the type of the module's first floating-point parameter."""
     dtype = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), None)
     if dtype is None or (isinstance(x, Tensor) and x.dtype == dtype):
         return x

@@ -54,7 +54,7 @@ class HalvingAverage(nn.Module):
 
 
 def normed(channels: int, groups: int | None) -> nn.Module:
-    """Return a group norm layer; without `groups`, a batch norm layer."""
+    """Return a group norm layer for `channels`; if `groups` is None, a batch norm layer."""
     return nn.BatchNorm2d(channels) if groups is None else nn.GroupNorm(groups, channels)
 
 

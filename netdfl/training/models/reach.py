@@ -1,7 +1,7 @@
-"""All objects that a module can reach, with their places: the state that it may keep between calls.
+"""All objects that a module can reach, each with its place (a path of names): the state that it may keep between calls.
 
-Attributes and their contents, hooks, and the closures of functions among these. Excluded are the inner objects of
-torch, and state that all modules of a kind share: classes, and globals.
+These are attributes and their contents, hooks, and the closures of functions among these. Excluded are the inner
+objects of torch, and state that all modules of a kind share: classes, and globals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 MOST_PLACES = 20_000
-"""The most places that are visited: a vocabulary in a module is no state."""
+"""The most objects that are visited in a module: larger collections, such as a vocabulary, are no changing state."""
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size})
 """Types without parts that never change."""
 NOTHING_THERE = object()
@@ -32,7 +32,7 @@ _Parts = list[tuple[str, Any]]
 
 
 def places(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield each reachable object once, with its place; numbers and texts at each of their places.
+    """Yield (place, object) of each reachable object once; numbers and texts at each of their places.
 
     Buffers and parameters come first, by their names. Trained parameters are left out, but not their hooks.
     """
@@ -95,7 +95,7 @@ def is_filled(cell: types.CellType) -> bool:
 
 
 def told(value: Any) -> Any:
-    """Return a value that changes whenever the object itself, apart from its parts, changes."""
+    """Return a value to compare later, which differs if the object itself, apart from its parts, has changed."""
     if type(value) in ATOMS or isinstance(value, Tensor | np.ndarray):
         return value
     if isinstance(value, torch.Generator):
@@ -118,7 +118,7 @@ def told(value: Any) -> Any:
 
 
 def same(value: Any, before: Any) -> bool:
-    """Return whether two values of `told` are exactly equal."""
+    """Return whether two values that `told` returned are exactly equal."""
     if value is before:
         return True
     if isinstance(value, Tensor):

@@ -1,6 +1,7 @@
 """The state of a module besides its trained parameters: all reachable objects that change when it runs.
 
-Nodes of one process share a module until one of them is found to keep state; from then on that node has its own.
+Nodes of one process share a module until the module is found to have changed state for one of them; from then on that
+node has its own.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class OriginalModule:
 
     @property
     def refusal(self) -> str | None:
-        """The reason why no more modules can be made, once one has changed shared state; None before."""
+        """The reason why no more equal modules can be made, once one has changed state that all share; None before."""
         what = f"the model keeps {self.leak}, which can't be copied for each node"
         return None if self.leak is None else f"{what}: keep tensors, numbers and containers of these"
 

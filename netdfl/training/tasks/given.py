@@ -57,7 +57,7 @@ def _maker(model: object) -> Callable[[], Any]:
 
 
 def _by_client(data: object) -> object:
-    """Return data per client if `data` is a list of datasets, else `data` itself."""
+    """Return `Datasets` with each client's data if `data` is a list with one dataset per client; else `data` itself."""
     if isinstance(data, type):
         raise InputError(f"data is the class {data.__name__}: expected data, such as {data.__name__}(...)")
     if not isinstance(data, list) or not data or is_column(data[0]):

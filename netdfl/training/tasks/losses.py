@@ -1,13 +1,13 @@
 """Losses and metrics of models, by name. The tables can be read without torch.
 
-A loss is a function `(outputs, targets, /)` that returns the mean over the examples of a minibatch; a figure is a
-function of the outputs for all tested examples that returns a number. Outputs and targets must fit:
+A loss is a function `(outputs, targets, /)` that returns the mean over the examples of a minibatch; a metric is a
+function of outputs and targets of all tested examples that returns a number. Outputs and targets must fit:
 
     cross_entropy           (N, classes, ...) or (N, ..., classes)    whole numbers (N, ...)
     mse, l1                 (N, ...)                                  real numbers (N, ...)
     binary_cross_entropy    (N, labels), before the sigmoid           0 or 1 (N, labels)
 
-A class of -100 (padding, an unlabeled pixel) is left out, by cross-entropy as in PyTorch and by the figures of
+Examples of class -100 (padding, an unlabeled pixel) are left out, by cross-entropy as in PyTorch and by metrics of
 classes.
 """
 
@@ -105,7 +105,7 @@ def mean_iou(outputs: Tensor, targets: Tensor, /) -> float:
 
 
 METRICS = by_name(accuracy, mae, rmse, r2, label_accuracy, f1, perplexity, mean_iou)
-"""Every figure by name."""
+"""Every metric by name."""
 
 USUAL = {
     "cross_entropy": ("accuracy",),
@@ -113,7 +113,7 @@ USUAL = {
     "l1": ("rmse", "mae"),
     "binary_cross_entropy": ("label_accuracy", "f1"),
 }
-"""The default figures for each loss, beside the loss itself."""
+"""The default metrics for each loss, beside the loss itself."""
 
 
 def fitting_loss(targets: Tensor) -> str:

@@ -1,6 +1,6 @@
 """Outputs of a model, of any type: tensors, alone or in tuples, mappings, dataclasses and other objects.
 
-Losses and figures receive outputs of the model's own type, such as Hugging Face's objects with `.logits`, so tensors
+Losses and metrics receive outputs of the model's own type, such as Hugging Face's objects with `.logits`, so tensors
 are processed inside a copy of the object. None stays None.
 """
 
@@ -46,7 +46,7 @@ def _of_tensors(same: list[Any], function: Callable[[list[Tensor]], Tensor | Non
 
 
 def _parts(outputs: Any, inside: bool) -> dict[Any, Any]:
-    """Return the parts of outputs, by index, key or attribute; empty for numbers, texts, None and unknown objects."""
+    """Return the parts of outputs, by index, key or attribute; none for numbers, texts and, if `inside`, objects."""
     if isinstance(outputs, Mapping):
         return dict(outputs)
     if isinstance(outputs, tuple | list):

@@ -36,7 +36,11 @@ Metrics = Callable[[Any, Any], Mapping[str, float]]
 class Recipe:
     """The data, model, loss and metrics of a scenario's task.
 
-    A loss of None stands for cross-entropy of one class each, metrics of None for accuracy.
+    Attributes:
+        data: the dataset.
+        model: returns a module for an input shape and a number of classes.
+        loss: returns the loss that suits the targets; None stands for cross-entropy of one class each.
+        metrics: returns the metrics that suit them; None stands for accuracy.
     """
 
     data: Dataset | Datasets | ClientFiles
@@ -134,7 +138,7 @@ class _StandardizedSplit:
         return self.only(slice(None)).to(device)
 
     def spoiled(self, name: str) -> list[NonFiniteExample]:
-        """Return the first examples that are not finite; none if the sum of all is finite."""
+        """Return the first inputs that are not finite; none if the sum of all is finite."""
         if self.x.dtype == np.uint8 or np.isfinite(self.x.sum(dtype=np.float64)):
             return []
         rows = np.flatnonzero(~np.isfinite(self.x).reshape(len(self.x), -1).all(1))

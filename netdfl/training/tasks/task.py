@@ -22,8 +22,7 @@ class Task(Protocol):
     def data(self) -> Any:
         """Return the data: `netdfl.Datasets`, or a form that converts to it. Each client gets its part.
 
-        Given each client's own test examples, its model is judged on them (`mean_personal_...`) beside the test set of
-        all.
+        If the data have test examples of each client, its model is also evaluated on these (`mean_personal_...`).
         """
 
     def loss(self, outputs: Any, targets: Any) -> Tensor:
