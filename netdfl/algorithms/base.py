@@ -54,7 +54,7 @@ class NodeState(NamedTuple):
     Attributes:
         round: the next round to begin.
         x: the node's vector, shape (d,).
-        start: the state of the algorithm's `start`.
+        start: the state of the part that begins a round, `Algorithm.start`.
         local: the state of its local solver.
         mixing: the state of its mixing.
         received: the vectors that the last exchange passed to the local solver.
@@ -249,7 +249,7 @@ class RoundContext(Protocol):
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
         """Wait for messages that are `lag` rounds old, then return all received ones up to this round.
 
-        None never waits, and also takes the messages of nodes that are ahead.
+        A `lag` of None never waits, and also returns the messages of nodes that are ahead of this one.
         """
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:

@@ -24,7 +24,10 @@ def compressor(exchange: Exchange) -> Compressor:
 
 
 def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
-    """Return the encoder of vectors as differences; without a compressor, vectors are sent unchanged."""
+    """Return the encoder of vectors as differences; without a compressor, vectors are sent unchanged.
+
+    With `mass` the differences carry push-sum mass, so receivers keep those that they can't decode yet.
+    """
     return Differences(
         compressor=compressor(exchange),
         streams=exchange.streams,

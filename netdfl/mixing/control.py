@@ -34,7 +34,7 @@ class ControlAveraging(AveragingWrapper):
 
     beside: ClassVar[tuple[str, ...]] = (CONTROL,)
     changes: ClassVar[tuple[str, ...]] = (CONTROL,)
-    """The change of c_i, which the server adds to c."""
+    """The name of the reported vector that is a change: of c_i, which the server adds to its c."""
 
     def init_server(self, x: Tensor, view: View) -> Beside:
         """Return a zero control variate or momentum."""

@@ -100,7 +100,13 @@ class RuleCounter:
         self._spans = [event for event in compile_schedule(scenario) if event.action == "set"]
 
     def count(self, of: str, event: int | None, key: str) -> int | None:
-        """Return the number of links on which the rule of an entry or event acts; None for a node's rule."""
+        """Return the number of links on which a rule acts; None for a rule of nodes.
+
+        Args:
+            of: The selector of the rule's entry or event.
+            event: The index of the event; None for an entry of `links`.
+            key: The kind of rule, such as `loss`.
+        """
         if not _on_links(of) or key in NODE_KEYS:
             return None
         if event is None:

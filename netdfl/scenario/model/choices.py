@@ -107,7 +107,7 @@ class Choices:
         return {self.key: value}
 
     def kind_of(self, value: object) -> object:
-        """Return the kind that a normal mapping names, or the default one."""
+        """Return the kind that a mapping in full form (`normal`) names, or the default one."""
         return value.get(self.key, self.default) if isinstance(value, Mapping) else None
 
     def model(self, kind: object, directory: str = ".") -> type[BaseModel]:
