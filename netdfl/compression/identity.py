@@ -70,7 +70,7 @@ class Cast(Compressor):
     dtype: Literal["float16", "bfloat16"]
 
     def variance(self, dim: int) -> float:
-        """Return u^2, for magnitudes in the format's normal range; 1 if numbers may become zero."""
+        """Return the square of the unit roundoff, within the format's normal range; 1 if a number may become 0."""
         return 2.0**-22 if self.dtype == "float16" else 2.0**-16
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:

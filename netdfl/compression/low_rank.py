@@ -35,7 +35,7 @@ class LowRank(Compressor):
         return rows, columns, min(self.rank, rows, columns)
 
     def variance(self, dim: int) -> float:
-        """Return 1 - r / min(n, m), in expectation."""
+        """Return 1 - r / min(n, m), in expectation, for rank r and a matrix of n by m numbers."""
         rows, columns, rank = self.shape(dim)
         return 1.0 - rank / min(rows, columns) if dim else 0.0
 

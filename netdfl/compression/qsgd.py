@@ -74,8 +74,9 @@ class Qsgd(Compressor):
     def variance(self, dim: int) -> float:
         """Return the bound of E|x - C(x)|^2 / |x|^2: tau, or tau / (1 + tau) if rescaled.
 
-        With the norm l2, tau = min(B / s^2, sqrt(B) / s), lemma 3.1 of QSGD with B the bucket's size. With max it is
-        min((B - 1) / (4 s^2), (1 + sqrt(B)) / (2 s)): from f(1-f) <= 1/4 and f(1-f) <= s |x_i| / |x|.
+        With the norm l2, tau = min(B / s^2, sqrt(B) / s), lemma 3.1 of QSGD with B the bucket's size and s the levels
+        of each sign. With max it is min((B - 1) / (4 s^2), (1 + sqrt(B)) / (2 s)): from f(1-f) <= 1/4 and f(1-f) <= s
+        |x_i| / |x|.
         """
         size, s = min(self.bucket or dim, dim), self.levels
         if self.norm == "l2":

@@ -33,7 +33,7 @@ class Sign(Compressor):
     bucket: int
 
     def variance(self, dim: int) -> float:
-        """Return 1 - 1 / B."""
+        """Return 1 - 1 / B, with B the numbers in a bucket."""
         size = min(self.bucket or dim, dim)
         return 1.0 - 1.0 / size if size else 0.0
 

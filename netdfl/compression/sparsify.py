@@ -99,7 +99,7 @@ class TopK(Sparsifier):
     estimate: bool = False
 
     def variance(self, dim: int) -> float:
-        """Return 1 - k / d, or 1 - 0.8 k / d with `estimate`."""
+        """Return 1 - k / d if k of d numbers are kept, or 1 - 0.8 k / d with `estimate`."""
         kept = self._bounds(dim)[0] if self.estimate else self.num_kept(dim)
         return 1.0 - kept / dim if dim else 0.0
 
@@ -141,7 +141,7 @@ class RandomK(Sparsifier):
         return self.rescaled
 
     def variance(self, dim: int) -> float:
-        """Return 1 - k / d, or d / k - 1 if rescaled."""
+        """Return 1 - k / d if k of d numbers are kept, or d / k - 1 if they are rescaled."""
         kept = self.num_kept(dim)
         return 0.0 if not dim else dim / kept - 1.0 if self.rescaled else 1.0 - kept / dim
 
@@ -179,7 +179,7 @@ class Chain(Compressor):
             raise ValueError("chain got a rescaled random_k, expected a sparsifier that keeps values as they are")
 
     def variance(self, dim: int) -> float:
-        """Return max(v_Q, 1 - w + w v_Q)."""
+        """Return max(v_Q, 1 - w + w v_Q): w is the sparsifier's contraction, v_Q the inner compressor's variance."""
         kept = self.sparsifier.contraction(dim)
         lost = self.values.variance(self.sparsifier.num_kept(dim))
         return max(lost, 1.0 - kept + kept * lost)

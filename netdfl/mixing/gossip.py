@@ -81,7 +81,7 @@ class Gossip(RowMixing):
         return state, to_all(view, pack(update.x))
 
     def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Compute x+ = W_ii x + sum_j W_ij x_j."""
+        """Compute x+ = W_ii x + sum_j W_ij x_j from the neighbors' vectors x_j, with the mixing matrix W."""
         state, mixed = self.average(state, update.x, inbox, view)
         return MixResult(state, update._replace(x=mixed))
 

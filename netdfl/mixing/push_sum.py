@@ -85,7 +85,7 @@ class OverlappedPushSum(PushSum):
     lag: int | None
 
     def give(self, state: PushSumState, x: Tensor, view: View) -> tuple[PushSumState, Tensor, Outbox]:
-        """Give shares away: return the remaining state and vector, and the messages to neighbors."""
+        """Give away the shares of x and w: return the remaining state and vector, and the messages to neighbors."""
         outbox = _shares(state, x, view)
         return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
 

@@ -146,7 +146,10 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
 def _with_underlay(
     scenario: Scenario, document: Document, wrong: frozenset[str]
 ) -> tuple[Scenario, list[str], list[Problem]]:
-    """Return the scenario with its underlay written out, notices, and mistakes; with a mistake it has no underlay."""
+    """Return the scenario with its whole underlay (core links, sites of nodes) written out, notices, and mistakes.
+
+    If there is a mistake, the returned scenario has no underlay.
+    """
     from netdfl.scenario.measured.underlay_file import with_core_links, with_places
 
     without, part = scenario.model_copy(update={"underlay": None}), scenario.underlay

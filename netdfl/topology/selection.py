@@ -70,7 +70,7 @@ class RandomNeighbors:
         self._scores = lru_cache(_KEPT)(draw)
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return the `k` of `candidates` with the lowest scores of this round."""
+        """Return the `k` of `candidates` that have the lowest random numbers in this round."""
         if len(candidates) <= self.k:
             return candidates
         lowest = np.argsort(self._scores(round)[node, list(candidates)], kind="stable")[: self.k]

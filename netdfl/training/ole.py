@@ -36,7 +36,7 @@ class Ole:
         return OleState(x)
 
     def begin(self, state: OleState, x: Tensor, view: View) -> tuple[OleState, Tensor]:
-        """Return x + beta (x - z_prev)."""
+        """Return the start x + beta (x - z_prev), where z_prev is the end of the last local round."""
         return state, torch.lerp(state.previous, x, 1.0 + self.beta)
 
     def trained(self, state: OleState, update: Update, view: View) -> OleState:

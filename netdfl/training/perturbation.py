@@ -62,7 +62,7 @@ class GradientShift(Rows):
 
 @dataclass(frozen=True)
 class Lesam(StepSolver):
-    """A wrapper of any local solver that takes gradients `rho` along the last move of the server's model."""
+    """A wrapper of any local solver that takes gradients `rho` away, in the direction back to the last server model."""
 
     inner: LocalSolver
     rho: float

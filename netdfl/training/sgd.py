@@ -142,7 +142,7 @@ class LocalSgd(StepSolver, Memoryless):
     def descent(self, gradient: Gradient, z: Tensor, scale: float = 1.0, correction: Tensor | None = None) -> Tensor:
         """Return the direction g~ of one step at `z`, shape (d,) or (n, d).
 
-        The slope is scaled, corrected, clipped and decayed.
+        It is the `slope` (the gradient), scaled, corrected, clipped, and with weight decay added.
         """
         g = self.slope(gradient, z)
         if scale != 1.0:

@@ -73,7 +73,7 @@ def _split(steps: LocalSteps) -> tuple[RoundPass, Rows | None]:
 
 
 class _StackedSteps:
-    """A computation of stacked steps that is under way."""
+    """The computation of the local steps of many nodes on matrices, one row per node, while it is under way."""
 
     def __init__(self, asked: Sequence[LocalSteps], model: StackedModel) -> None:
         self.asked, self.model, self.sgd = asked, model, asked[0].sgd
@@ -149,10 +149,10 @@ def _stack(vectors: Sequence[Tensor | None]) -> Tensor | None:
 
 
 class StackedBatches:
-    """The minibatches of n nodes with the same batch size, ordered by falling number of steps."""
+    """The minibatches of n nodes with the same batch size; nodes are ordered by number of steps, the largest first."""
 
     def __init__(self, drawn: Sequence[DrawnBatches], dtype: torch.dtype) -> None:
-        """Join all nodes' examples; `drawn` is ordered by falling number of steps, `dtype` is the model's."""
+        """Join all nodes' examples; `drawn` has the node with the most steps first, `dtype` is the model's."""
         self.num_steps = [len(each.sizes) for each in drawn]
         self.x, self.y = torch.cat([each.x for each in drawn]), torch.cat([each.y for each in drawn])
         starts = np.cumsum([0, *(len(each.y) for each in drawn)])

@@ -162,7 +162,7 @@ class _PlainModel(FlatModel):
 
 
 class _AutogradModel(FlatModel):
-    """A model with gradients on the flat vector, without a formula."""
+    """A model whose gradients are computed by autograd on the flat vector, even where a formula is known."""
 
     @property
     def stackable(self) -> bool:

@@ -81,7 +81,7 @@ class Choco(RowMixing):
         return state._replace(own=own, heard=heard), outbox
 
     def mix(self, state: ChocoState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Compute x+ = (x - x^) + (1 - gamma) x^ + gamma sum_j W_ij x^_j."""
+        """Compute x+ = (x - x^) + (1 - gamma) x^ + gamma sum_j W_ij x^_j, with references x^ and mixing matrix W."""
         heard, came = self.differences.receive(state.heard, inbox, view)
         others, gammas = self._current(state, heard, came, inbox)
         mixed = lazily(update.x, state.own.vector, others, gammas, view)
@@ -140,7 +140,7 @@ class DeepSqueeze(RowMixing):
         return state._replace(error=meant - said, said=said), to_all(view, payload)
 
     def mix(self, state: SqueezeState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Compute x+ = x + gamma (sum_j W_ij c_j - c_i)."""
+        """Compute x+ = x + gamma (sum_j W_ij c_j - c_i) from the compressed vectors c, with the mixing matrix W."""
         came = {m.src: (encoded_vector(m, self.compressor, update.x), step_size(m, "gamma")) for m in inbox}
         others = {j: said for j, (said, _) in came.items()}
         gammas = {j: min(state.step.gamma, gamma) for j, (_, gamma) in came.items()}

@@ -56,7 +56,7 @@ class LiteralQuantized(RowMixing):
         return Said(unpack_encoded(code, self.compressor, update.x)), to_all(view, code)
 
     def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Compute x+ = x + sum_l W_il q_l."""
+        """Compute x+ = x + sum_l W_il q_l from the compressed moves q, with the mixing matrix W."""
         moved = _mean(self.compressor, state.vector, inbox, view)
         return MixResult(state, update._replace(x=moved.add_(update.before)))
 
@@ -70,7 +70,7 @@ class BareModel(LiteralQuantized):
         return state, to_all(view, compress(self.compressor, update.x, self.streams, view, step))
 
     def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Compute x+ = W_ii x + sum_j W_ij C(x_j)."""
+        """Compute x+ = W_ii x + sum_j W_ij C(x_j) from the neighbors' compressed models, with the mixing matrix W."""
         return MixResult(state, update._replace(x=_mean(self.compressor, update.x, inbox, view)))
 
 

@@ -133,7 +133,7 @@ class QuantizedPushSum(ReferencedPushSum[QuantizedState]):
         return state.own
 
     def share(self, state: QuantizedState, j: NodeId, view: View) -> PushShare:
-        """Return the factor gamma P_ji, for both x^ and w."""
+        """Return the factor gamma P_ji, for both x^ and w, with the column-stochastic mixing matrix P."""
         part = state.step.gamma * view.out_weights[j]
         return PushShare(part, part * state.weight)
 

@@ -68,7 +68,7 @@ class CompressedReports(AggregationWrapper):
     said: tuple[str, ...] = ()
 
     def init_server(self, x: Tensor, view: View) -> HubState:
-        """Return the wrapped aggregation's state, and no copies."""
+        """Return the wrapped aggregation's state, and no copies of clients' vectors."""
         return HubState(self.inner.init_server(x, view), replace(self.differences, common_start=False).first(x))
 
     def init_client(self, x: Tensor, view: View) -> ClientState:

@@ -155,7 +155,7 @@ else:
 
 
 class Evaluation(Strict):
-    """The settings for evaluating the average model, and a number of local ones."""
+    """The settings for evaluating the average model, and some of the nodes' own models."""
 
     every: int = Field(
         1, ge=1, description="Rounds between evaluations; by default 1 up to 50 rounds, else about 50 evaluations."
@@ -191,7 +191,7 @@ class Target(Bounds):
 
 
 class Report(Strict):
-    """Additions to the report."""
+    """Settings that add to the report of a run: targets to reach, tags, places of nodes, TensorBoard files."""
 
     targets: list[
         Annotated[

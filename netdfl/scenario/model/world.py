@@ -49,7 +49,7 @@ class WorldOptions(Choice):
 
 
 class Fidelity(Strict):
-    """The allowed lateness of half of a link's messages: the larger of the two bounds."""
+    """The lateness that is allowed to the median message of a link: the larger of two bounds."""
 
     relative: float = Field(0.25, ge=0, description="Share of the mean scheduled delay.")
     slack: Duration = Field(50_000_000, description="At least this much is allowed.")

@@ -245,7 +245,7 @@ def _balanced(rng: np.random.Generator, log_shares: NDArray[np.float64], rows: I
 
 
 def _corner_fill(rows: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a nonnegative table with these row and column sums (of equal totals), filled along a staircase."""
+    """Return a table with these row and column sums (of equal totals) by the northwest-corner rule."""
     row_ends, column_ends = np.cumsum(rows), np.cumsum(columns)
     low = np.maximum.outer(row_ends - rows, column_ends - columns)
     return np.asarray(np.maximum(np.minimum.outer(row_ends, column_ends) - low, 0.0))
