@@ -149,7 +149,7 @@ class Sgd(Parameters):
     schedule: Schedule = CONSTANT
 
     def within(self: S, exchange: object) -> S:
-        """Return a copy whose learning-rate schedule covers the scenario's rounds, unless it names a number."""
+        """Return a copy whose learning-rate schedule spans the scenario's rounds, unless it sets a number itself."""
         rounds = self.schedule.rounds or getattr(exchange, "num_rounds", None)
         return replace(self, schedule=replace(self.schedule, rounds=rounds))
 

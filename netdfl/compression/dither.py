@@ -25,7 +25,7 @@ from netdfl.compression.buckets import BucketSpan, buffer_for
 
 
 def fractions(rng: np.random.Generator, spans: Sequence[BucketSpan], offset: int, *, double: bool) -> Iterator[Tensor]:
-    """Yield a buffer with `2^e + offset + u` for each number of each span, u random, from which the caller can round.
+    """Yield, span by span, a buffer with `2^e + offset + u` for each number, u random, for stochastic rounding.
 
     The flat buffer may be longer than the span, and is used again for the next span. The integer part is `offset`
     modulo 2^7 in float32 (e = 7), modulo 2^20 in float64 (e = 20). The 16 bits of the float that represent u are set as

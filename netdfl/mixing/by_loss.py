@@ -116,7 +116,7 @@ class ByLoss:
 
     @staticmethod
     def apart(own: Mapping[int, float], now: float, board: Mapping[NodeId, Posted]) -> dict[NodeId, float]:
-        """Return the difference of each known loss from the node's own of the same round, or from `now` without one."""
+        """Return each known loss's distance from the node's own loss in the same round, or from `now` without one."""
         pairs = {node: (own.get(posted.round, now), posted.loss) for node, posted in board.items()}
         return {node: abs(mine - loss) for node, (mine, loss) in pairs.items() if math.isfinite(mine)}
 

@@ -42,7 +42,7 @@ class MaskedAverage(Stateless, RowMixing):
         return state, to_all(view, Payload({MODEL: snapshot(update.x[mask]), MASK: snapshot(bits)}))
 
     def mix(self, state: NoState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Return the mean of each coordinate over the nodes whose mask has it, restricted to the node's next mask."""
+        """Return the mean of each coordinate over the nodes whose mask selects it, under the node's next mask."""
         own = _own(update)
         total, count = update.x * own, own.to(update.x.dtype)
         for message in inbox:

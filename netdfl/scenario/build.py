@@ -141,9 +141,10 @@ def build_links(scenario: Scenario) -> LinksSpec:
 
 
 def shared_rates(scenario: Scenario) -> Callable[[Edge], Mapping[str, float]] | None:
-    """Return a function from a link to the shared links on its way, by name with their rates; None without underlay.
+    """Return a function from a link to the rates in bit/s of what it shares with others; None without an underlay.
 
-    Rates and ways are those before any event.
+    These are the core links on its route, the sender's uplink and the receiver's downlink, by name. Rates and routes
+    are as before any event.
     """
     underlay = build_underlay(scenario)
     if underlay is None:

@@ -52,7 +52,7 @@ def psi(matrix: Matrix) -> float:
 
 
 def spectral_gap(matrix: Matrix) -> float:
-    """Return 1 - |lambda_2|, the second largest modulus of an eigenvalue; 1 for a single node."""
+    """Return 1 - |lambda_2|, with lambda_2 the eigenvalue of second largest modulus; 1 for a single node."""
     if len(matrix) == 1:
         return 1.0
     return float(1 - np.sort(np.abs(_eigenvalues(matrix)))[-2])

@@ -119,10 +119,15 @@ def random_pull(
 def _picking(
     pick: Callable[[np.random.Generator], Graph], streams: Streams, redraw_every: int, kind: str, count: int, of: str
 ) -> Callable[[int], Graph]:
-    """Return a function that draws the graph of a block of rounds by `pick`.
+    """Return a function that draws the graph of a block of rounds.
 
-    A graph that is never redrawn must be connected: the words for an error are the topology `kind`, and `count`
-    neighbors by its parameter `of`.
+    Args:
+        pick: Draws a graph from random numbers.
+        streams: The random streams.
+        redraw_every: The rounds in a block; 0: the graph is never redrawn, and must be connected.
+        kind: The name of the topology.
+        count: The number of neighbors, for the text of an error.
+        of: The name of the parameter that sets this number.
     """
 
     def draw(block: int) -> Graph:

@@ -22,10 +22,7 @@ from netdfl.training.wrapped import Rows, WrappedData
 
 
 def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
-    """Return the round's minibatches in `data`, and the gradient wrapper around them or None.
-
-    Return None if such data can't be stacked.
-    """
+    """Return (minibatches, gradient wrapper or None) of a round's `data` if they can be stacked; else None."""
     if type(data) is RoundPass:
         return data, None
     if type(data) is WrappedData and isinstance(data.wrap, Rows) and type(data.data) is RoundPass:

@@ -17,7 +17,7 @@ EVERY_KIND: Rates = {**dict.fromkeys(get_args(FaultKind), 1.0), "loss": 3.0, "de
 
 
 class Explore(Strict):
-    """The variation from run to run, and what counts as found."""
+    """How `netdfl explore` varies the faults and delays from run to run, and which runs count as found."""
 
     faults: int = Field(3, ge=0, le=100, description="The most faults in one run; how many there are is drawn.")
     rates: Rates = Field(

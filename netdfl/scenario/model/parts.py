@@ -15,8 +15,11 @@ from netdfl.scenario.model.signatures import field_of, signature_of, summary
 class Part(Choice):
     """A part that a scenario names: its kind, and its parameters.
 
-    `entry` is the row of the table, `parameters` maps the function's parameters to fields of the model. `own` is the
-    part's role for a user's own part, and empty otherwise.
+    Attributes:
+        own: the kind of part, if a user wrote it; else empty.
+        entry: the part's row in its table.
+        function: the function that builds it.
+        parameters: the field of the model for each of the function's parameters.
     """
 
     own: ClassVar[str] = ""

@@ -303,7 +303,7 @@ class Scenario(Strict):
     @model_validator(mode="before")
     @classmethod
     def _what_follows(cls, data: object) -> object:
-        """Fill in two defaults that depend on other keys: about fifty evaluations, and a longer keepalive."""
+        """Fill in defaults that depend on other keys: an interval for about fifty evaluations, a longer keepalive."""
         if not isinstance(data, dict):
             return data
         rounds, world = data.get("rounds"), WORLD.normal(data.get("world"))

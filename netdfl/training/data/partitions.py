@@ -227,8 +227,8 @@ def _draw(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indic
 def _balanced(rng: np.random.Generator, log_shares: NDArray[np.float64], rows: Indices, columns: Indices) -> Indices:
     """Return a table of whole numbers with these row and column sums, close to the scaled shares.
 
-    Sinkhorn scaling in logarithms; the remaining difference is cut and filled in from corner to corner; the remaining
-    fractions are rounded up for the neediest classes of each client.
+    The shares are scaled by Sinkhorn's method in logarithms. Sums that are still too large are scaled down, missing
+    ones filled in by the northwest-corner rule, and the entries rounded with the sums preserved.
     """
     logs = log_shares
     for _ in range(_SINKHORN_STEPS):
