@@ -99,7 +99,7 @@ def judge_average(
 
 
 class _ModelRows(NamedTuple):
-    """Short models as rows of one array, for fewer numpy calls with bit-identical results."""
+    """Small models as the rows `x` of one array: fewer numpy calls, and the same results bit for bit."""
 
     x: NDArray[Any]
     weights: list[float]

@@ -17,7 +17,7 @@ from netdfl.core.types import Kind, NodeId, Payload, Scalar
 
 
 class WaitEnd(StrEnum):
-    """The reason why a wait ended. The values are stored in the record."""
+    """How a wait for messages ended. The values are stored in the record."""
 
     CAME = "came"
     DEADLINE = "deadline"
@@ -28,11 +28,18 @@ class WaitEnd(StrEnum):
 class WaitRecord(NamedTuple):
     """A wait of a node that took time, for messages of `kind` in one round and step.
 
-    The wait lasted from `since_ns` to `until_ns`. `deadline_ns` is its longest allowed length; None means that the wait
-    had no limit, or that answers of the awaited nodes set it.
-    `ended` is `came` when enough messages arrived, `deadline` when time ran out or nobody answered, `gone` when every
-    missing node counts as gone, and `lost` when a later message or an answer showed that a message was lost.
-    `last_src` is the sender of the last message that arrived; `missing` are the awaited nodes whose message did not.
+    Attributes:
+        node: the waiting node.
+        round: the round.
+        step: the step.
+        kind: the kind of the awaited messages.
+        since_ns: when the wait began.
+        until_ns: when it ended.
+        deadline_ns: the longest that it was allowed to take; None: no limit, or answers of the awaited nodes set it.
+        ended: `came`: enough messages arrived; `deadline`: time ran out or nobody answered; `gone`: every missing node
+            counts as gone; `lost`: a later message or an answer showed that a message was lost.
+        last_src: the sender of the last message that arrived; None: no message did.
+        missing: the awaited nodes whose message did not arrive.
     """
 
     node: NodeId

@@ -1,7 +1,8 @@
-"""The bottleneck of a run over an underlay: the shared link over which the critical path's time on links went.
+"""The bottleneck of a run over an underlay: the shared link on which the critical path spent most of its time on links.
 
-A message's time counts for that shared link of its way which had the most to carry meanwhile, in seconds of its rate:
-the bytes of all messages that crossed it then, each evenly over its own time. Rates and ways are those before events.
+The time of a message on the path counts for one of the shared links that it crosses: the one that had the most to carry
+meanwhile. That is measured in seconds of the link's rate, for the bytes of all messages that crossed it then; each
+message's bytes are spread evenly over its own time. Rates and routes are those before any event.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SharedRates: TypeAlias = Callable[[Edge], Mapping[str, float]]
 
 
 class PathMessage(NamedTuple):
-    """A message on the critical path: its edge, when it was sent, and the seconds that count."""
+    """A message on the critical path: its edge, when it was sent, and its seconds on links that belong to the path."""
 
     edge: Edge
     begin_s: float
@@ -28,7 +29,13 @@ class PathMessage(NamedTuple):
 
 
 class Bottleneck(NamedTuple):
-    """A shared link, the seconds of the critical path that went over it, and how many links of nodes share it."""
+    """The shared link on which the critical path spent most of its time on links.
+
+    Attributes:
+        link: the name of the shared link.
+        seconds: the seconds of the critical path that count for it.
+        links: the number of edges between nodes that cross it.
+    """
 
     link: str
     seconds: float
@@ -36,13 +43,13 @@ class Bottleneck(NamedTuple):
 
 
 class _Load:
-    """The load of a shared link: for each message its time, and the seconds that its bytes take of the link."""
+    """The load of one shared link: for each message its times of sending and arrival, and the seconds it needs."""
 
     def __init__(self, rows: Sequence[tuple[float, float, float]]) -> None:
         self._sent, self._arrived, self._takes = (np.array(column) for column in zip(*rows, strict=True))
 
     def between(self, begin_s: float, end_s: float) -> float:
-        """Return the seconds that the link needs for what crossed it in a time."""
+        """Return the seconds that the link needs to carry all that crossed it between two times."""
         overlap: NDArray[np.float64] = np.minimum(self._arrived, end_s) - np.maximum(self._sent, begin_s)
         return float((np.maximum(overlap, 0.0) / (self._arrived - self._sent) * self._takes).sum())
 
@@ -50,9 +57,9 @@ class _Load:
 def find_bottleneck(
     path: Iterable[PathMessage], messages: Iterable[tuple[int, int, int, float, float]], rates: SharedRates
 ) -> Bottleneck | None:
-    """Return the shared link that took most of the path's time; None where no message of it crossed one.
+    """Return the shared link that took most of the path's time on links; None if no message of the path crossed one.
 
-    `messages` are source, destination, bytes, and when each was sent and arrived, in seconds.
+    `messages` are (source, destination, bytes, time sent in seconds, time of arrival in seconds).
     """
     carried: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
     sharing: defaultdict[str, set[Edge]] = defaultdict(set)

@@ -40,7 +40,7 @@ TIMEOUTS = 0.1
 WEIGHT = 0.01
 LOW_WEIGHT = 1e-4
 ROUNDED = 1e-6
-"""Differences of sums of weights that may come from rounding."""
+"""Sums of push-sum weights that differ by no more than this count as equal: rounding may be the cause."""
 
 
 class CautionKind(StrEnum):
@@ -75,7 +75,7 @@ def by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
 
 
 class HeldWeight(NamedTuple):
-    """The push-sum weight of a node at the end of a round."""
+    """The push-sum weight that a node held at the end of a round."""
 
     weight: float
     round: int
@@ -88,21 +88,21 @@ class RunFigures:
 
     Attributes:
         accuracy: the test accuracies of the average model.
-        chance: the accuracy of a guess.
+        chance: the accuracy of a random guess.
         grown: the values of figures that show divergence, by the figure's name in words.
         not_finite: sentences about values that are not finite.
         timed_out: the number of waits that a deadline ended.
         waits: the number of waits.
         messages: the counts of messages.
-        weight: the last sum of w over n.
+        weight: the last sum of push-sum weights w over the number of nodes; None for other methods.
         least: the smallest w above 0 of any node.
         gave_up: the share of all weight that deliveries and crashes are known to have lost.
         made: the share of all weight that nodes brought when they rejoined.
         outliers: sentences about models that are far too large.
         absurd: sentences about models that no training makes.
-        heavy: sentences about weights that are far too large.
-        equivocal: sentences about members that sent different models.
-        plain: whether each message is sent once.
+        heavy: sentences about push-sum weights that are far too large.
+        equivocal: sentences about nodes that sent neighbors different models.
+        plain: whether each message is sent only once (`delivery: plain`).
         versions: sentences about versions that differ between nodes.
     """
 

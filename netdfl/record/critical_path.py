@@ -22,15 +22,15 @@ from netdfl.record.history import EndedRound, History, LagReason, TimedWait
 
 T = TypeVar("T")
 BEHIND = 2
-"""Number of rounds from which a sender counts as behind its receiver: one is usual between neighbors."""
+"""A sender counts as behind its receiver from this many rounds on; a lag of one is usual between neighbors."""
 LEAST_S = 1e-9
-"""Times below the record's resolution count as nothing."""
+"""Spans of time below the record's resolution, in seconds, which count as nothing."""
 SLOW = 2.0
-"""Local rounds longer than this multiple of their round's median count as a wait for a slow node, in part."""
+"""A local round that takes more than this multiple of its round's median counts in part as a wait for a slow node."""
 
 
 class TimeUse(StrEnum):
-    """The use of a part of a run's time."""
+    """A use of the run's time, such as training or waiting."""
 
     COMPUTE = "compute"
     LINKS = "links"
@@ -48,9 +48,9 @@ class Leg(NamedTuple):
     Attributes:
         cause: the use of this time.
         seconds: its length.
-        nodes: the nodes that were waited for, or that sent the messages.
-        why: the reason why they were behind.
-        rounds: the number of rounds that they were behind.
+        nodes: the nodes that were waited for; on links, the sender and the receiver.
+        why: the reason why the nodes that were waited for were behind.
+        rounds: the number of rounds by which they were behind.
         by_deadline: whether a deadline ended the wait.
         times: the factor by which their training took longer than usual.
         begin: the start of a part on links, in seconds.
@@ -105,7 +105,7 @@ class _PathWalk:
             at, node = yield from self._waited(node, wait)
 
     def _unfinished(self, ends: Sequence[Moment], total_s: float) -> Iterator[Leg]:
-        """Yield the time from the last recorded action of any node to the end of the run."""
+        """Yield the time between the last recorded action of any node and the end of the run as a part of the path."""
         last = ends[0][0]
         if total_s <= last:
             return
@@ -122,7 +122,10 @@ class _PathWalk:
         return self._history.outages[node][-1].end < inf
 
     def _stragglers(self, ends: Sequence[Moment]) -> Legs[Moment]:
-        """Yield the time in which finished nodes waited for nodes that were several rounds behind."""
+        """Yield the time in which finished nodes waited for nodes several rounds behind.
+
+        Return the moment and node at which the path goes on.
+        """
         for (end, node), (others, _) in pairwise(ends):
             lag = self._final - self._history.round_at(node, others)
             why = self._why_behind(node, end)
@@ -134,7 +137,7 @@ class _PathWalk:
     # a node is busy
 
     def _busy(self, node: NodeId, begin: float, end: float) -> Iterator[Leg]:
-        """Yield the parts of a time in which `node` did not wait: training, outages, and other."""
+        """Yield the parts of a time in which `node` waited for no message: training, outages, and anything else."""
         up = begin
         for outage in self._history.outages.get(node, ()):
             first, last = max(outage.begin, up), min(outage.end, end)
@@ -167,9 +170,10 @@ class _PathWalk:
             yield from self._held_up(node, begin, end, other)
 
     def _held_up(self, node: NodeId, begin: float, end: float, other: float) -> Iterator[Leg]:
-        """Yield the parts of a time in which `node` neither trained nor waited for a message.
+        """Yield parts for `other` seconds in which `node` neither trained nor waited for a message.
 
-        While the process of another node is stopped, that node is blamed: its full mailbox blocks sends to it.
+        If another node's process was stopped meanwhile, they count for that node: its full mailbox blocks nodes that
+        send to it.
         """
         stands = [
             (seconds, other_node, why)
@@ -184,15 +188,15 @@ class _PathWalk:
             yield Leg(TimeUse.REST, other - seconds)
 
     def _ended(self, node: NodeId, at: float) -> bool:
-        """Return whether the work of `node` at a time belongs to a round that the node finished."""
+        """Return whether the work of `node` at the time `at` belongs to a round that the node finished."""
         rounds = self._history.rounds.get(node, ())
         place = bisect_left(rounds, at, key=lambda each: each.end)
         return place < len(rounds) and rounds[place].begin < at
 
     def _split(self, node: NodeId, round: int, took: float, trained: float, cpu: float | None) -> Iterator[Leg]:
-        """Split long training into its usual part and a wait for a slow node.
+        """Split `took` seconds of a round's training into their usual part and, if it was long, a wait for a slow node.
 
-        Where the processor time was not longer than usual, the node itself had to wait for a processor.
+        If the processor time `cpu` was not longer than usual, the node had to wait for a processor.
         """
         usual = self._usual[round]
         slow = took * (1 - usual / trained) if trained > SLOW * usual else 0.0
@@ -243,12 +247,12 @@ class _PathWalk:
         yield Leg(TimeUse.LINKS, left, (src, dst), begin=sent)
 
     def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
-        """Return whether the node `asked` was itself waiting before it replied."""
+        """Return whether the node `asked` was itself waiting, after the time `since`, before it replied."""
         wait = self._history.last_wait(asked, replied)
         return wait is not None and wait.until > since
 
     def _missed(self, waiter: NodeId, wait: TimedWait) -> Leg:
-        """Return the cause of a wait that ended without some messages, or by a message that has no record row."""
+        """Return the part of the path for a wait that ended without some messages, or by a message that has no row."""
         seconds = wait.until - wait.since
         if wait.ended == WaitEnd.CAME:
             return Leg(TimeUse.LINKS, seconds, begin=wait.since)

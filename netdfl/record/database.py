@@ -19,11 +19,11 @@ TableName: TypeAlias = Literal["messages", "metrics", "events", "waits", "resour
 TABLES: Sequence[TableName] = get_args(TableName)
 TotalsName: TypeAlias = Literal["link_totals", "round_totals"]
 TOTALS: Sequence[TotalsName] = get_args(TotalsName)
-"""Tables of counts over all messages, those without a row included."""
+"""The tables of counts over all messages, including messages without a row in a sampled record."""
 
 
 def _columns(text: str) -> Mapping[str, str]:
-    """Return the types of columns by name, from `name TYPE, name TYPE`."""
+    """Return the types of columns by name, parsed from `name TYPE, name TYPE`."""
     return dict(column.split() for column in text.split(", "))
 
 
@@ -52,7 +52,7 @@ MOST_S = 1e9
 MOST_NBYTES = 1 << 50
 LEAST_MEMORY = 1 << 29
 MEMORY_A_BYTE = 32
-"""Bytes of memory for each byte of a store, beyond the least: its rows take 3 bytes each at the least."""
+"""Bytes of memory to allow for each byte of a store, in addition to the least: a row takes at least 3 bytes on disk."""
 _LOCKED = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access")
 
 
@@ -69,9 +69,9 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
 
 
 def most_memory(store: Path) -> int:
-    """Return the bytes of memory to allow for reading the tables of a store.
+    """Return the bytes of memory that a database may take to read the tables of a store.
 
-    Few bytes on disk can stand for very many rows.
+    This depends on the size of the files, as few bytes on disk can stand for very many rows.
     """
     return LEAST_MEMORY + MEMORY_A_BYTE * sum(file.stat().st_size for file in store.glob("*") if file.is_file())
 
@@ -87,7 +87,7 @@ def closed_database(files: Sequence[Path], memory: str) -> DuckDBPyConnection:
 
 
 def _locked(database: DuckDBPyConnection) -> DuckDBPyConnection:
-    """Close a database to all that it was not allowed so far, for good; return it."""
+    """Take from a database, for good, all access that it was not given so far; return it."""
     database.execute("SET temp_directory = ''")  # it spills to no disk
     for option in _LOCKED:
         database.execute(f"SET {option} = false")
@@ -113,7 +113,7 @@ class RowFiles(NamedTuple):
 
 
 def view(table: TableName | TotalsName, pieces: RowFiles, num_nodes: int) -> str:
-    """Return an SQL query for the rows of `table` in `pieces`, limited to nodes below `num_nodes`.
+    """Return an SQL query for the rows of `table` in the files `pieces`, limited to nodes below `num_nodes`.
 
     A torn line is read as a row of nulls; a number that does not fit its column is read as null.
     """
@@ -122,9 +122,9 @@ def view(table: TableName | TotalsName, pieces: RowFiles, num_nodes: int) -> str
 
 
 def view_of_many(table: TableName | TotalsName, pieces: RowFiles, files: str) -> str:
-    """Return a query for the rows of `table` of several runs, each behind a column `run`.
+    """Return an SQL query for the rows of `table` of several runs, with an additional column `run`.
 
-    The table `files` has each file's run, and that run's number of nodes, in the columns file, run and num_nodes.
+    `files` is a table with the columns file, run and num_nodes: the run of each file, and that run's number of nodes.
     """
     read = f"SELECT {files}.run, {files}.num_nodes, of.* FROM ({_read(table, pieces, ', filename = true')}) AS of"
     rows = f"({read} JOIN {files} ON {files}.file = of.filename) WHERE {_sound(table, 'num_nodes')}"
@@ -134,12 +134,15 @@ def view_of_many(table: TableName | TotalsName, pieces: RowFiles, files: str) ->
 
 
 def counted_of_many(table: TotalsName, but: str) -> str:
-    """Return a query for totals by run from a table `messages` with a column `run`, without the runs in table `but`."""
+    """Return an SQL query for the totals `table` of each run, counted from the rows of a table `messages`.
+
+    Runs in the table `but` are left out.
+    """
     return _by_run(_SELECTED[table].format(_EACH.removesuffix(")") + f" WHERE run NOT IN (SELECT run FROM {but}))"))
 
 
 def _by_run(totals: str) -> str:
-    """Return a query for totals, grouped by a column `run` as well."""
+    """Return the query `totals` with its sums taken for each value of the column `run`."""
     return f"SELECT run, {totals.removeprefix('SELECT ')}"
 
 
@@ -149,7 +152,7 @@ def _sound(table: TableName | TotalsName, num_nodes: int | str) -> str:
 
 
 def _read(table: TableName | TotalsName, pieces: RowFiles, more: str) -> str:
-    """Return a query for all rows in `pieces`; `more` asks their readers for the file of each."""
+    """Return an SQL query for all rows in the files `pieces`; a non-empty `more` adds a column with each row's file."""
     columns, name = COLUMNS[table], ", filename" if more else ""
     parts = []
     if pieces.lines:
@@ -183,7 +186,7 @@ _SELECTED: Mapping[TableName | TotalsName, str] = {
 }
 _EACH = "(SELECT *, 1 AS messages, coalesce(arrived_s, sent_s) AS until_s FROM messages)"
 COUNTED: Mapping[TotalsName, str] = {totals: _SELECTED[totals].format(_EACH) for totals in TOTALS}
-"""Queries for the totals of a run that records every message."""
+"""Queries that count the totals from the table `messages`, for a run that records every message."""
 _FATES = f"split_part(fate, ':', 1) IN {tuple(fate.value for fate in FateKind)}"
 _COUNTS = f"messages BETWEEN 1 AND {MOST_NBYTES} AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND {_FATES}"
 _SOUND: Mapping[TableName | TotalsName, str] = {

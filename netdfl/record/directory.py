@@ -22,15 +22,17 @@ CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
 LOCK = ".lock"
 TIMES, MOMENT_S = 4, 0.05
-"""TIMES: the number of tries to get a lock, as a process that calls `is_held` has it for a moment. MOMENT_S: seconds
-between two tries."""
+"""How often to try to get a lock, and the seconds between two tries.
+
+Another process that calls `is_held` holds the lock for a moment.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """The directory to which one run writes. Each file except the store's appears complete or not at all.
+    """The directory to which one run writes. Each file outside the store appears complete or not at all.
 
-    `page` is true where the run ends with a report; a run that is not `kept` writes nothing.
+    `page`: whether the run writes a report at its end; `kept`: whether it writes anything.
     """
 
     path: Path
@@ -126,7 +128,7 @@ def _make_new(parent: Path, name: str) -> Path:
 
 
 def point_latest(gone: Path) -> None:
-    """Point the link `latest` beside a run that is gone at the newest run that is left; remove it if none is."""
+    """Point the link `latest`, beside the removed run `gone`, at the newest run that is left; remove it if none is."""
     link = gone.with_name("latest")
     if link.is_symlink() and link.resolve() == gone:
         left = (each.name for each in gone.parent.iterdir() if not each.is_symlink() and not each.name.startswith("."))

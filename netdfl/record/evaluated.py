@@ -36,7 +36,7 @@ _OWN = (
     "SELECT name, round, max(at_s), avg(value) FROM metrics WHERE node IS NOT NULL AND name LIKE 'personal_%' "
     "GROUP BY name, round ORDER BY name, round"
 )
-"""The means of figures that nodes took on examples of their own, which nobody else has."""
+"""A query for the means of `personal_` figures, which each node measures on its own examples."""
 
 
 def last_of(series: Series, name: str) -> float | None:
@@ -51,7 +51,7 @@ def values_of(series: Series, name: str) -> list[float]:
 
 
 def digest_of(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """Return the last and the best accuracy, and the mean of the last five."""
+    """Return the last, the best and the mean of the last five finite values of `accuracy`; None if there are none."""
     values = [evaluation.value for evaluation in accuracy if evaluation.value is not None]
     if not values:
         return {"last": None, "best": None, "mean_last_5": None}
@@ -60,7 +60,7 @@ def digest_of(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
 
 
 def course_of(found: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """Return a metric's last value, minimum, maximum, and mean of the last five values."""
+    """Return a metric's last value, minimum, maximum, and mean of the last five, all over finite values."""
     digest = digest_of(found)
     least = min((each.value for each in found if each.value is not None), default=None)
     return {"last": digest["last"], "least": least, "most": digest["best"], "mean_last_5": digest["mean_last_5"]}

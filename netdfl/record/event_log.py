@@ -32,7 +32,7 @@ from netdfl.record.base import Store, WaitRecord
 MOST_ENTRIES = 1000
 SOME = 512
 FEW = 50
-"""Up to this number of entries Python sorts faster than numpy."""
+"""Up to this number of entries, sorting by Python is faster than by numpy."""
 _Told: TypeAlias = tuple[list[int], list[str]]
 """Entries of one instant: the keyed hashes of their subjects, and their lines."""
 _Tell: TypeAlias = "Callable[[Any, Any, int, int, _Told], None]"
@@ -52,10 +52,10 @@ class Lines(Protocol):
 
 
 class EventLog:
-    """A hash over the entries of the log in order; `kept`, if given, receives their text too."""
+    """A running hash over the entries of the log; `kept`, if given, receives their text too."""
 
     def __init__(self, clock: Clock, seed: int, kept: Lines | None = None) -> None:
-        """Start with an empty log. `seed` is the key of the order within an instant."""
+        """Start with an empty log. `seed` is the key of the hash by which entries of one instant are ordered."""
         self._clock, self._seed, self._kept = clock, seed, kept
         self._hash = xxh3_128()
         self._groups: list[_Group] = []
@@ -103,7 +103,7 @@ class EventLog:
 
 
 def _in_order(told: _Told) -> list[str]:
-    """Return the lines of one instant, sorted by their hashes."""
+    """Return the lines of one instant, sorted by the keyed hashes of their subjects."""
     hashes, lines = told
     if len(lines) < 2:
         return lines

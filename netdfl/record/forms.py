@@ -1,4 +1,4 @@
-"""Forms of the files of a run directory. Each file is checked like input from the network."""
+"""Forms of the files of a run directory: the fields that are read. Each file is checked like input from the network."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class UnderlayForm(TypedDict):
 
 @with_config(ConfigDict(extra="ignore"))
 class SizeForm(TypedDict):
-    """The form of `graph.json` when only the number of nodes is read, because a large fleet has very many edges."""
+    """The form of `graph.json` if only the number of nodes is read, because a large fleet has very many edges."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
 
@@ -180,13 +180,13 @@ def damaged(path: Path, doing: str) -> Iterator[None]:
 
 
 def read_details(text: str | None) -> dict[str, Any]:
-    """Parse the details of an event; return an empty dict if they are not a JSON object."""
+    """Parse the details of a row of `events`; return an empty dict if they are not a JSON object."""
     found = _from_column(text)
     return found if isinstance(found, dict) else {}
 
 
 def read_nodes(text: str | None) -> list[NodeId]:
-    """Parse a column's list of nodes; return an empty list if the column holds none."""
+    """Parse a list of nodes from a column; return an empty list if the column holds no such list."""
     found = _from_column(text)
     return [each for each in found if type(each) is int] if isinstance(found, list) else []
 

@@ -34,7 +34,7 @@ class LagReason(StrEnum):
 
 
 STANDS = frozenset({LagReason.STOPPED, LagReason.SILENT})
-"""Reasons of outages that no schedule asked for: the process, or its event loop, was stopped."""
+"""Reasons of outages in which a process, or its event loop, stood still although no schedule asked for it."""
 
 
 class TimedWait(NamedTuple):
@@ -47,10 +47,10 @@ class TimedWait(NamedTuple):
         round: the waiting node's round.
         kind: the kind of the awaited messages.
         ended: how the wait ended.
-        last_src: the sender of the last message; None: no message came.
-        first_sent: when the last message was first sent; None: unknown.
-        last_sent: when it was last sent.
-        arrived: when it was received.
+        last_src: the sender of the last message that came; None: no message came.
+        first_sent: when that message was first sent; None: unknown.
+        last_sent: when it was last sent; None: unknown.
+        arrived: when it was received; None: unknown.
     """
 
     missing: tuple[NodeId, ...]
@@ -90,8 +90,12 @@ class NodeOutage(NamedTuple):
 class History:
     """The recorded history of a run's nodes, in order of time.
 
-    `taken_for_gone` maps (node, peer) to the time from which the node took the peer for gone. `sent_all_the_same` holds
-    (node, peer, round) for messages that it sent nevertheless.
+    Attributes:
+        waits: the waits of each node.
+        rounds: the finished rounds of each node.
+        outages: the outages of each node.
+        taken_for_gone: for (node, peer), the time in seconds from which the node took the peer for gone.
+        sent_all_the_same: (node, peer, round) of each message that a node sent to such a peer nevertheless.
     """
 
     waits: Mapping[NodeId, Sequence[TimedWait]]
@@ -101,7 +105,7 @@ class History:
     sent_all_the_same: Collection[tuple[NodeId, NodeId, int]] = ()
 
     def sent_nothing(self, src: NodeId, dst: NodeId, round: int, until: float) -> bool:
-        """Return whether `src` sent nothing to `dst` for `round`, because it considered `dst` gone."""
+        """Return whether `src`, until a time, sent nothing to `dst` for `round`, because it took `dst` for gone."""
         since = self.taken_for_gone.get((src, dst), inf)
         return since <= until and (src, dst, round) not in self.sent_all_the_same
 
@@ -113,7 +117,7 @@ class History:
         return sorted(((end, node) for node, end in last.items()), reverse=True)
 
     def round_at(self, node: NodeId, at: float) -> int:
-        """Return the round in which `node` was at a time."""
+        """Return the round in which `node` was at the time `at`, in seconds."""
         rounds = self.rounds.get(node, ())
         place = bisect_right(rounds, at, key=lambda each: each.end)
         if place < len(rounds) and rounds[place].begin <= at:
@@ -145,7 +149,7 @@ class History:
         return max(0.0, round.train - still)
 
     def stops(self, node: NodeId, begin: float, end: float) -> dict[LagReason, float]:
-        """Return, by reason, the seconds in a time span in which the process of `node` was stopped or silent."""
+        """Return the seconds between `begin` and `end` in which the process of `node` stood still, by reason."""
         found: dict[LagReason, float] = {}
         for each in self.outages.get(node, ()):
             if each.why in STANDS and (overlap := min(each.end, end) - max(each.begin, begin)) > 0:
@@ -153,7 +157,7 @@ class History:
         return found
 
     def usual(self) -> dict[int, float]:
-        """Return the median over the nodes of the training time, by round."""
+        """Return the usual training time of each round: the median over the nodes, in seconds."""
         took: defaultdict[int, list[float]] = defaultdict(list)
         for node, rounds in self.rounds.items():
             for each in rounds:
@@ -165,7 +169,7 @@ class History:
 def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, str, float, float]]:
     """Return the times in which nodes were absent, down or paused, as (node, kind of the first event, begin, end).
 
-    `rows` runs a query. An outage that has not ended has an infinite end.
+    Times are in seconds; an outage that has not ended has an infinite end. `rows` runs an SQL query.
     """
     going_on: dict[NodeId, tuple[str, float]] = {}
     found = []
@@ -181,7 +185,10 @@ def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple
 
 
 def read_stops(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, LagReason, float, float]]:
-    """Return the times in which a node's process was stopped or did not answer, as (node, reason, begin, end)."""
+    """Return the times in which a node's process was stopped or did not answer, as (node, reason, begin, end).
+
+    Times are in seconds. `rows` runs an SQL query.
+    """
     told = rows(
         "SELECT node, kind, at_s, CAST(details->>'seconds' AS DOUBLE) FROM events "
         "WHERE kind IN ('stopped', 'silent') ORDER BY at_s"

@@ -17,7 +17,7 @@ WELL = ("pass", "done")
 """Verdicts of runs that ended well: `pass` met expectations, `done` had none and broke no default rule."""
 
 CAUTIONS = ("collapsed", "diverged", "weight_lost")
-"""Cautions that an `expect` entry may forbid or ask for; `netdfl.record.cautions` defines them."""
+"""Cautions that an entry of `expect` may forbid or demand; `netdfl.record.cautions` defines them."""
 
 FIGURES = (
     "test_accuracy",
@@ -37,7 +37,7 @@ FIGURES = (
 """Figures that an `expect` entry may bound with `at_least` and `at_most`."""
 
 _MEASURED = re.compile(r"(test|mean_local|mean_personal)_[A-Za-z]\w*")
-"""Names of figures that a task defines itself: `test_mae`, `mean_personal_mae`."""
+"""Pattern of the names of figures that a task defines itself: `test_mae`, `mean_personal_mae`."""
 
 
 def is_measured(name: str) -> bool:
@@ -52,7 +52,7 @@ def own_figure(name: str) -> str:
 
 
 SHARES = frozenset({"test_accuracy", "mean_local", "mean_personal", "timeouts", *NOT_DELIVERED})
-"""Figures that people read in percent: shares of tests, of messages sent, of waits."""
+"""Figures that people read in percent: shares of test examples, of messages sent, of waits."""
 
 
 class ExitCode(IntEnum):
@@ -70,12 +70,22 @@ class ExitCode(IntEnum):
 class Evidence:
     """The observations by which a run is judged.
 
-    `died` maps each node that died unplanned to a sentence. `deadlocks`, `open_stalls` and `not_finite` hold sentences;
-    `broke` and `fidelity_missed` are empty where all is well. `fell` are nodes whose own numbers were not finite.
-    `refused_not_finite` holds sentences about messages that were refused as not finite; they are `num_refused` of
-    `num_delivered` messages. `unfinished` holds sentences about nodes that should have finished and did not.
-    `mass_error` says why a resumed run differs from one that was never killed. `cautions` maps names of `CAUTIONS` to
-    sentences; `figures` maps names of `FIGURES` to final values.
+    Attributes:
+        died: a sentence about each node that died unplanned.
+        deadlocks: sentences about deadlocks.
+        open_stalls: sentences about stalls that did not end.
+        not_finite: sentences about values that were not finite.
+        fell: the nodes whose own numbers were not finite.
+        refused_not_finite: sentences about messages that were refused as not finite.
+        num_refused: the number of such messages.
+        num_delivered: the number of delivered messages.
+        unfinished: sentences about nodes that should have finished and did not.
+        cautions: sentences by names of `CAUTIONS`.
+        figures: final values by names of `FIGURES`.
+        fidelity_missed: why the links were not as the scenario asks; empty: they were.
+        mass_error: why a resumed run differs from one that was never killed; empty: it does not.
+        broke: the error that ended the run; empty: none.
+        interrupted: whether a user interrupted the run.
     """
 
     died: Mapping[NodeId, str] = field(default_factory=dict)
@@ -96,14 +106,24 @@ class Evidence:
 
 
 class UnmetClaim(NamedTuple):
-    """A claim about a run that does not hold: a sentence, and the entry of `expect` or the rule that claims it."""
+    """A claim about a run that does not hold.
+
+    `entry` is the entry of `expect`, or the default rule, that makes the claim; `text` is a sentence about it.
+    """
 
     entry: str
     text: str
 
 
 class Judgement(NamedTuple):
-    """The verdict on a run, its reasons (none for `pass` and `done`), the exit code, and the rule behind each."""
+    """The verdict on a run.
+
+    Attributes:
+        verdict: the verdict.
+        reasons: sentences; none for `pass` and `done`.
+        exit_code: the exit code of `netdfl run`.
+        entries: for each reason, the entry of `expect` or the default rule that it breaks.
+    """
 
     verdict: Verdict
     reasons: list[str]
@@ -149,8 +169,8 @@ def judge(findings: Evidence, expect: Mapping[str, object]) -> Judgement:
 def _unmet(findings: Evidence, expect: Mapping[str, object]) -> tuple[list[UnmetClaim], list[UnmetClaim]]:
     """Return the claims that do not hold, in two lists.
 
-    The first has deaths, deadlocks and values that are not finite, which count even if the fidelity was missed. The
-    second has all others.
+    The first has deaths, deadlocks and values that are not finite: they count even if the links were not as the
+    scenario asks. The second has all others.
     """
     not_finite = expect.get("not_finite", "none")
     refused = findings.refused_not_finite if "not_finite" in expect else _mostly_refused(findings)

@@ -1,6 +1,7 @@
-"""The blame that `netdfl blame` keeps in a run's directory for its page.
+"""The result of `netdfl blame`, kept in a run's directory for the run's page: what cost the run its time.
 
-It is the table, and for its first rows the lanes of both runs from the moment at which they part.
+It is a table of nodes, links, events and messages that delayed the run. For its first rows there are also lanes: the
+actions of nodes over time, in the run and in a run without that cause, from the moment at which the two part.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ from netdfl.record.run import Run
 FILE = "blame.json"
 SCHEMA: Literal["netdfl/blame/1"] = "netdfl/blame/1"
 MOST_ROWS, MOST_CELL, MOST_TEXT = 500, 300, 2000
-"""The most rows, and the most letters of a cell and of a sentence."""
+"""The most rows of the table, the most characters of a cell, and the most of a sentence."""
 MOST_SHOWN = 5
 """The most rows whose lanes are kept."""
 MOST_NODES = 24
-"""The most nodes that have a lane: those that the difference reached first."""
+"""The most nodes that have a lane. Nodes come first that the difference between the runs reached first."""
 MOST_ITEMS = 2000
-"""The most bars and messages of one run that are kept, those that began first: some 80 kB."""
+"""The most bars and messages that are kept of one run, some 80 kB. The earliest are kept."""
 BARS = ("mixing", "training", "waiting", "paused", "down")
-"""The uses of time for which there are bars. Later ones lie above earlier ones."""
+"""The uses of time for which there are bars. Bars of later ones in this list are drawn above earlier ones."""
 
 
 class BarsForm(TypedDict):
-    """The form of the times in which nodes did something, by column; `what` is an index of `BARS`."""
+    """The form of the times in which nodes did something, one list per field.
+
+    `node[i]` did `BARS[what[i]]` from `since[i]` to `until[i]` seconds.
+    """
 
     node: list[NodeField]
     since: list[Seconds]
@@ -37,7 +41,7 @@ class BarsForm(TypedDict):
 
 
 class ArrowsForm(TypedDict):
-    """The form of the messages between nodes, by column; `arrived` is None for one that never arrived."""
+    """The form of messages between nodes, one list per field; `arrived` is None for a message that never arrived."""
 
     src: list[NodeField]
     dst: list[NodeField]
@@ -47,7 +51,10 @@ class ArrowsForm(TypedDict):
 
 
 class LanesForm(TypedDict):
-    """The form of the lanes of one run. `until_s` is when they stop, if the run has more than is kept, else its end."""
+    """The form of the lanes of one run: bars of its nodes, and messages between them.
+
+    `until_s` is the time up to which they are kept if the run has more of them, else the run's end, `end_s`.
+    """
 
     end_s: Seconds
     until_s: Seconds
@@ -57,7 +64,7 @@ class LanesForm(TypedDict):
 
 @with_config(OPEN)
 class PartingForm(TypedDict):
-    """The form of a row whose lanes are kept: where the runs part, in words, and the lanes of both of `nodes`.
+    """The form of a table row whose lanes are kept: where the two runs part, in words, and the lanes of both.
 
     Where the runs went the same way, `at_s` is None and there are no lanes.
     """
@@ -93,7 +100,7 @@ class BlameForm(TypedDict):
 
 
 def _fitting(found: BlameForm) -> BlameForm:
-    """Return a blame whose columns, rows and references fit together. Raises ValueError."""
+    """Return `found` if its columns, rows and references fit together. Raises ValueError otherwise."""
     if any(len(row["cells"]) != len(found["head"]) or len(row["order"]) != len(found["head"]) for row in found["rows"]):
         raise ValueError(f"each row must have {len(found['head'])} cells")
     for each in found["shown"]:
@@ -110,7 +117,9 @@ _BLAME: TypeAdapter[BlameForm] = TypeAdapter(Annotated[BlameForm, AfterValidator
 
 
 def kept_blame(run: Run) -> BlameForm | None:
-    """Return the blame of a run; None if there is none, or if the run went on or was made anew since.
+    """Return the result of `netdfl blame` on a run.
+
+    None if there is none, or if the run has gone on or was run anew since then.
 
     Raises:
         InputError: the file is damaged.

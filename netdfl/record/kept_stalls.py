@@ -16,7 +16,7 @@ MOST_KEPT = 50
 
 @with_config(OPEN)
 class FindingForm(TypedDict):
-    """The form of a saved finding, with the fields that the report reads."""
+    """The form of a saved finding about a stall, with the fields that the report reads."""
 
     text: str
     round: Count
@@ -31,7 +31,7 @@ class FindingForm(TypedDict):
 
 @with_config(OPEN)
 class WaitForm(TypedDict):
-    """The form of a node's wait: its start, and the awaited nodes as keys."""
+    """The form of a node's wait: the time of its start, and the awaited nodes as keys of `awaited`."""
 
     since_ns: NotRequired[Nanoseconds]
     awaited: dict[Annotated[str, Field(pattern=r"^\d{1,7}$")], Any]

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 _NAME = re.compile(r"(?P<first>\d{3,})(?:-(?P<second>\d{3,}))?(?:-(?P<life>\d{1,2}))?\.log")
 PIECE = 1 << 20
-"""The most that is read of a log at a time."""
+"""The most bytes that are read of a log at a time."""
 
 
 class LogLine(NamedTuple):
-    """A line of a log, and its source: `node 3`, `nodes from 3` for a process with several nodes, or `evaluator`."""
+    """A line of a log, and its source `whose`: `node 3`, `nodes from 3` (a process of several nodes) or `evaluator`."""
 
     whose: str
     text: str

@@ -68,7 +68,10 @@ def count_timeouts(run: Run) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LinkTraffic:
-    """The traffic of one link. `delay_s` is the median delay of recorded arrivals; None without any."""
+    """The messages and bytes that one link carried.
+
+    `delay_s` is the median delay in seconds of messages that arrived and have a row; None if there are none.
+    """
 
     edge: Edge
     counts: MessageCounts
@@ -77,7 +80,7 @@ class LinkTraffic:
 
 
 def count_by_link(run: Run) -> list[LinkTraffic]:
-    """Return the traffic of every link that carried messages, sorted by losses, then by traffic."""
+    """Return the traffic of every link that carried messages: most lost messages first, among equals most bytes."""
     rows = run.rows("SELECT src, dst, fate, messages, nbytes FROM link_totals")
     counts: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
     carried: Counter[Edge] = Counter()

@@ -67,7 +67,7 @@ def dump_json(value: object, *, indent: int | None = None) -> str:
 
 
 def _simpler(value: object) -> object:
-    """Convert a value of a type that JSON lacks into one that JSON has."""
+    """Convert a value of a type that JSON lacks into one of a type that JSON has."""
     parts = _parts(value)
     if parts is None:
         raise TypeError(f"{type(value).__name__} is nothing that JSON has")

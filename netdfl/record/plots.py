@@ -133,8 +133,8 @@ class Plots:
     def waits(self, at: float) -> Figure:
         """Draw the wait-for graph at `at` seconds: an arrow from each waiting node to each awaited node.
 
-        Of a wait that ended, only the last sender and the missing ones are recorded; a wait that never ended is drawn
-        from the snapshot of its stall.
+        Of a wait that ended, only the last sender and the nodes whose messages were missing are recorded. A wait that
+        never ended is drawn from the snapshot that was saved of its stall.
         """
         expect(is_number(at), "at", at, "seconds since the start")
         edges, waiting = self.waits_at(at)
@@ -224,7 +224,10 @@ class Plots:
 
 
 def draw_partition(axes: Axes, counts: Sequence[Sequence[float]], classes: Sequence[object]) -> None:
-    """Draw dots with numbers of examples as areas: `counts` has one row per client, with one number per class."""
+    """Draw a dot for each client and class whose area is the number of examples.
+
+    `counts` has a row for each client, with a number for each class.
+    """
     most = max(max(row) for row in counts)
     dots = [(client, label, n) for client, row in enumerate(counts) for label, n in enumerate(row) if n]
     clients, labels, numbers = zip(*dots, strict=True)
@@ -260,7 +263,7 @@ def _whole(*along: Axis) -> None:
 
 
 def _lanes(axes: Axes, spans: Sequence[tuple[NodeId, float, float]], color: str, label: str) -> None:
-    """Draw bars for time spans, each in the lane of its node."""
+    """Draw bars for the time spans (node, begin, length in seconds), each in the lane of its node."""
     by_node: dict[NodeId, list[tuple[float, float]]] = {}
     for node, since_s, lasts_s in spans:
         by_node.setdefault(node, []).append((since_s, lasts_s))

@@ -102,7 +102,7 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
 
 
 def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare]) -> None:
-    """Subtract shares that exist still from the weights of the states that contained them."""
+    """Subtract from `lost_weight` of restarts the push-sum shares of lost states that exist still, in `twice`."""
     for (_, node, _, _), at_s, weight in twice:
         lost = [each for each in restarts if each["node"] == node and each["state"] == "lost"]
         before = [each for each in lost if each["returned_s"] <= at_s]
@@ -111,9 +111,12 @@ def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare
 
 
 class GivenUpCounts(NamedTuple):
-    """The number of messages that were given up, how many of them never arrived (`lost`), and their push-sum weight.
+    """Counts of the messages that their senders gave up.
 
-    `lost_weight` is the push-sum weight that is gone for good; 0 for methods without weights.
+    Attributes:
+        messages: the number of these messages.
+        lost: how many of them are in no state of their receivers.
+        lost_weight: the push-sum weight that is gone with these; 0 for methods without weights.
     """
 
     messages: int
@@ -149,7 +152,7 @@ _UNSEEN = (
 
 
 def _read_shares(run: Run) -> ShareRecord:
-    """Read the shares that were given up or repeated, with times in seconds.
+    """Read the events about push-sum shares that were given up, unacknowledged or repeated, with times in seconds.
 
     In a sampled record, a message without a row of its first sending has arrived: every message that was not delivered
     has a row.
@@ -179,9 +182,10 @@ _SCRIPTED: TypeAdapter[ScheduledForm] = TypeAdapter(ScheduledForm)
 
 
 def find_unreached(run: Run) -> dict[str, object] | None:
-    """Return data on scheduled `events` that never happened because the run ended first; None if all happened.
+    """Return data on scheduled events that never happened, because the run ended before; None if all happened.
 
-    The keys are `count`, `first` (the earliest such compiled event, as in `events.jsonl`) and `ended_s`.
+    The keys are `count` (of such entries of the scenario's `events`), `first` (the earliest such compiled event, as in
+    `events.jsonl`) and `ended_s`.
     """
     events: list[Any] = read_lines(run.path / "events.jsonl", _SCRIPTED)
     if not events:

@@ -21,7 +21,10 @@ from netdfl.record.store import STORE, RowTable
 EVERY_S = 2.0
 PROC = Path("/proc")
 _PARENT, _USER, _SYSTEM = 1, 11, 12
-"""Indices of fields in `/proc/PID/stat`, counted behind the process name, which ends with the last bracket."""
+"""Indices of the parent's id and of the times in user and system mode in `/proc/PID/stat`.
+
+They count the fields after the process name, which ends with the last closing bracket.
+"""
 
 
 class Usage(NamedTuple):
@@ -70,7 +73,7 @@ def usage_of(pid: int) -> Usage | None:
 
 
 def parent_of(pid: int) -> int | None:
-    """Return the id of the parent of a process of this machine; None if it is unknown."""
+    """Return the id of the parent process of the process `pid` of this machine; None if it is unknown."""
     fields = _stat(pid)
     return int(fields[_PARENT]) if fields else None
 

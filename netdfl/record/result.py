@@ -105,7 +105,7 @@ _OUTLIERS = (
 
 
 def _equivocal(run: Run) -> list[Equivocation]:
-    """Return the first round of each sender in which its neighbors got different messages of the same life."""
+    """Return, for each sender, the first round in which one life of it sent its neighbors different messages."""
     found: dict[tuple[int, int, int], dict[str, set[int]]] = {}
     for node, text in run.rows("SELECT node, details->>'digests' FROM events WHERE kind = 'came' AND node IS NOT NULL"):
         for row in _parsed(text):
@@ -120,7 +120,7 @@ def _equivocal(run: Run) -> list[Equivocation]:
 
 
 def _parsed(text: str | None) -> list[Any]:
-    """Return a list from a run's record; an empty one where it is none."""
+    """Return the list that `text` from a run's record holds as JSON; an empty list if it holds none."""
     try:
         found = json.loads(text or "[]")
     except (ValueError, RecursionError):
@@ -231,7 +231,7 @@ def _what_ran(facts: RunFacts) -> dict[str, object]:
 
 
 def _where_it_applies(facts: RunFacts) -> dict[str, object]:
-    """Return the entries that exist only for runs that were resumed, are simulated, or used several machines."""
+    """Return the entries of `result.json` that exist only for resumed or simulated runs, or with several machines."""
     found = {
         "resumed": [dict(each) for each in facts.resumed] or None,
         "virtual_duration_s": facts.virtual_duration_s,

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_HELD = 1 << 28
-"""Tables with more bytes of lines are not held in memory."""
+"""Tables with more bytes of JSON lines than this are not loaded into memory by `held`."""
 MOST_TRIES = 3
-"""Number of attempts at listing and reading the files: one may be rolled up between the two."""
+"""How often to try to list and read the files: between the two, another process may convert them to segments."""
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
 
@@ -67,7 +67,7 @@ class Run:
 
     @property
     def plot(self) -> Plots:
-        """Figures of matplotlib: `run.plot.accuracy()`, `.links()`, `.waits(at=3.2)`, `.timeline()`, `.partition()`."""
+        """Figures of this run by matplotlib: `run.plot.accuracy()`, `.links()`, `.waits(at=3.2)`, `.timeline()`."""
         from netdfl.record.plots import Plots
 
         return Plots(self)
@@ -143,7 +143,7 @@ class Run:
         return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
 
     def _read(self, work: Callable[[], T], *, hold: bool = False) -> T:
-        """Return the result of `work` on the tables, read anew or as they were loaded by `held`."""
+        """Return the result of `work` on the tables, created anew unless `held` has loaded them."""
         import duckdb
 
         with self._reading():

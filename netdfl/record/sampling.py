@@ -29,13 +29,13 @@ WORDS = rf"^({ALL}|{PER_LINK}|{EVERY})$"
 _MASK = (1 << 64) - 1
 _DELIVERED = Fate.DELIVERED.text
 LinkKey: TypeAlias = tuple[NodeId, NodeId, Fate]
-"""(src, dst, fate)"""
+"""A link and a fate: (src, dst, fate)."""
 RoundKey: TypeAlias = tuple[str, int, int, Fate]
-"""(kind, epoch, round, fate)"""
+"""The messages of one kind, life of the sender, round and fate: (kind, epoch, round, fate)."""
 MOST_TOTALS = 50_000
-"""Number of totals that are held before they are written, whether they have grown or not."""
+"""The most totals by link that are held in memory; with this many they are written, whether they have grown or not."""
 GROWN = 8
-"""Totals are written when each stands for this number of messages on average."""
+"""Totals are written once they stand for this many messages each, on average."""
 
 
 @with_config(OPEN)
@@ -83,7 +83,7 @@ class Sampling:
         return f"{self.words}, beside those that were not delivered or were sent again; numbers and bytes are of all"
 
     def keeps(self, src: NodeId, dst: NodeId, round: int, step: int) -> bool:
-        """Return whether the message of this edge, round and step is recorded independently of its fate."""
+        """Return whether the message of this edge, round and step is in the sample, which ignores how it ends."""
         if self.every < 2:
             return self.every == 1
         mixed = (src * 0x9E3779B97F4A7C15 ^ dst * 0xC2B2AE3D27D4EB4F ^ round * 0x165667B19E3779F9 ^ step) & _MASK
@@ -104,7 +104,7 @@ def ordinal(number: int) -> str:
 
 
 class Totals:
-    """Totals of messages and bytes, by link and by round. Several partial totals may be written; readers add them.
+    """Totals of messages and bytes, by link and by round, to be written in parts; readers add up the parts.
 
     Totals of a round also hold the time of its last message.
     """
@@ -135,7 +135,7 @@ class Totals:
 
     @property
     def full(self) -> bool:
-        """Whether the totals have reached the largest size that may be held in memory."""
+        """Whether there are as many totals as may be held in memory."""
         return len(self.links) >= MOST_TOTALS
 
     @property

@@ -49,7 +49,7 @@ class ScheduledChange(NamedTuple):
 
 
 def read_script(path: Path) -> list[ScheduledChange]:
-    """Return the events about links in `events.jsonl`; skip other lines."""
+    """Return the events about links in the file `events.jsonl` at `path`; skip its other lines."""
     if not path.is_file():
         return []
     found = []
@@ -75,9 +75,9 @@ def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) 
 
 
 def put_scheduled(database: DuckDBPyConnection, recorded: str) -> None:
-    """Create the table `scheduled`: rows of `script` that happened, judged by the run's metrics and events.
+    """Create the table `scheduled`: the rows of the table `script` that happened, by the run's metrics and events.
 
-    `recorded` is a query for the recorded events.
+    `recorded` is an SQL query for the recorded events.
     """
     database.execute(f"CREATE OR REPLACE TEMP TABLE scheduled AS {_SCHEDULED.format(recorded=recorded)}")
 

@@ -31,7 +31,13 @@ _SEGMENT = re.compile(r"[a-z_]+\.(\d{1,9})\.parquet")
 
 
 class _TableFiles(NamedTuple):
-    """The files of a table: segments by number, numbered line files that are being converted, and other line files."""
+    """The files of one table.
+
+    Attributes:
+        segments: Parquet files, by number.
+        rolling: numbered line files that are being converted to the segment with that number.
+        lines: other line files.
+    """
 
     segments: dict[int, Path]
     rolling: dict[int, list[Path]]
@@ -62,7 +68,7 @@ def roll_up(
     `database`, opened by `connect`, is used if given.
 
     Raises:
-        OSError: the disk refuses; every row is still there.
+        OSError: the disk refuses; no row is lost.
         duckdb.Error: the same.
     """
     least_bytes = LEAST_BYTES if least_bytes is None else least_bytes
@@ -110,7 +116,7 @@ def size(of: RowFiles) -> int:
 
 
 SHRUNK = 10
-"""Approximate ratio of the bytes of lines to the bytes of a segment."""
+"""The bytes of lines divided by the bytes of the segment made of them, roughly."""
 
 
 def _nbytes(files: Iterable[Path]) -> int:

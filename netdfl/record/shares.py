@@ -1,8 +1,9 @@
 """The push-sum weight that a record shows to be lost: in shares that were given up, and in states that crashes took.
 
-A share is in its receiver's state once it has arrived, unless the receiver crashed before it had stored the share and
-returned with an older state. A share whose acknowledgement was lost is sent again. If its receiver has lost its state
-meanwhile, the share arrives anew, although the lost state contained it, too.
+A share is the part of a sender's push-sum mass that one message carries. It is in its receiver's state once it has
+arrived, unless the receiver crashed before it had stored the share and returned with an older state. A share whose
+acknowledgement was lost is sent again. If its receiver has lost its state meanwhile, the share arrives anew, although
+the lost state contained it, too.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from netdfl.core.types import NodeId
 Share: TypeAlias = tuple[NodeId, NodeId, int, int]
 """A share by sender, receiver, round and step; a later life of the sender repeats it under the same name."""
 GIVEN_UP, UNACKNOWLEDGED, UNTAKEN, TAKEN_AGAIN = "given_up", "unacknowledged", "untaken", "taken_again"
-"""Kinds of events about one share: its sender gives it up; its sender ends and has heard of no one who took it; its
-receiver crashes and has not stored it yet; its receiver gets it without the state of an earlier life."""
+"""Kinds of events about one share.
+
+Given up: by its sender. Unacknowledged: its sender ended before an acknowledgement came. Untaken: its receiver crashed
+and had not stored it. Taken again: by a receiver that had lost its earlier state.
+"""
 CRASH, RESTART = "crash", "restart"
 KINDS = (GIVEN_UP, UNACKNOWLEDGED, UNTAKEN, TAKEN_AGAIN, CRASH, RESTART)
 
@@ -33,16 +37,16 @@ class WeighedShare(NamedTuple):
 
 @dataclass(frozen=True)
 class ShareRecord:
-    """The events of a record about single shares. Times are in one unit, whichever the record has.
+    """The events of a record about single shares, with times in the record's own unit.
 
     Attributes:
         given_up: the weights of the shares that were given up.
-        open: the shares that were unacknowledged as their senders ended.
-        repeated: the shares that came to nodes without their earlier states.
-        arrived: the times at which the shares above arrived.
-        untaken: the times of crashes at which their receivers had not stored them yet.
+        open: the shares that were unacknowledged when their senders ended.
+        repeated: the shares that came to nodes that had lost their earlier states.
+        arrived: the times at which the shares of the three kinds above arrived.
+        untaken: the times of crashes before which the receivers had not stored a share.
         returned: the last return of each node from a crash.
-        bereft: the last crash of each node at which it lost its state.
+        bereft: the last crash of each node in which it lost its state.
     """
 
     given_up: dict[Share, float] = field(default_factory=dict[Share, float])
@@ -55,15 +59,16 @@ class ShareRecord:
 
     @property
     def wanted(self) -> frozenset[Share]:
-        """The shares whose arrivals matter."""
+        """The shares whose times of arrival must be looked up: given up, unacknowledged or repeated."""
         return frozenset((*self.given_up, *self.open, *(each.share for each in self.repeated)))
 
     def add(
         self, kind: str, at: float, node: NodeId, about: tuple[NodeId, int, int], weight: float, state: str
     ) -> None:
-        """Add an event of `node`, in any order; `about` has the other node of the share, the round and the step.
+        """Add an event of `node`, in any order.
 
-        `state` says whether a crash has `kept` or `lost` the state.
+        `about` has the other node of the share, the round and the step. `state` says whether a crash `kept` or `lost`
+        the node's state.
         """
         peer, round, step = about
         sent, got = (node, peer, round, step), (peer, node, round, step)
@@ -85,7 +90,7 @@ class ShareRecord:
         return {share: weight for share, weight in self.given_up.items() if not self._is_taken(share)}
 
     def twice(self) -> Iterator[WeighedShare]:
-        """Yield the shares in lost states that exist still: their weight is not lost with these states.
+        """Yield the shares in lost states that exist elsewhere, too: their weight is not lost with these states.
 
         They came again to their receiver, or their sender keeps them.
         """
@@ -95,7 +100,7 @@ class ShareRecord:
                 yield each
 
     def _is_taken(self, share: Share, before: float = inf) -> bool:
-        """Return whether a state of the receiver contained `share` before a time."""
+        """Return whether `share` was in a state of its receiver before the time `before`."""
         arrived = sum(at < before for at in self.arrived.get(share, ()))
         until = min(before, self.returned.get(share[1], 0))  # a node that stays away keeps what it had
         return arrived > sum(at < until for at in self.untaken.get(share, ()))

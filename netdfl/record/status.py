@@ -74,7 +74,10 @@ class EvaluationStatus:
 
 @dataclass(frozen=True, slots=True)
 class WaitingStatus:
-    """A node that has waited in `round` since `since_s` for the nodes `awaited`, which are empty if unknown."""
+    """A node that has waited in `round`, since `since_s` seconds of the run, for messages of the nodes `awaited`.
+
+    `awaited` is empty if these nodes are unknown.
+    """
 
     node: NodeId
     round: int

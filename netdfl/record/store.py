@@ -132,9 +132,9 @@ def _open_whole(path: Path) -> int:
 
 
 class _SecondsText(dict[int | None, str]):
-    """A cache of times as stored text, because many rows share the same instant.
+    """A cache from times in ns to their text in seconds, because many rows share the same instant.
 
-    One division and nine decimals give back every nanosecond of a run of up to 48 days.
+    Nine decimals of a division give back every nanosecond of a run of up to 48 days.
     """
 
     def __missing__(self, at_ns: int | None) -> str:
@@ -156,7 +156,7 @@ def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _outcome_text(outcome: Outcome, at: Mapping[int | None, str]) -> str:
-    """Return the part of a row that all messages of an outcome share."""
+    """Return the part of a row's text that all messages of an outcome share."""
     _, (kind, epoch, (round, step), _, attempt), nbytes, sent, arrived, fate = outcome
     return (
         f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'

@@ -16,7 +16,7 @@ from netdfl.record.history import EndedRound, History, LagReason, NodeOutage, Ti
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
-"""Smaller parts of a run are in the figures, not in the sentence."""
+"""Parts of the run's time below this share are in the figures, but not in the sentence."""
 MOST_NODES = 2
 MOST_PARTS = 4
 
@@ -25,7 +25,13 @@ MOST_PARTS = 4
 class NodeLag:
     """The time that the fleet spent waiting for one node.
 
-    `rounds` and `times` are maxima over the parts of the path.
+    Attributes:
+        node: the node.
+        seconds: the seconds of the critical path.
+        by_deadline_s: the part of them that ended by a deadline.
+        rounds: the most rounds by which the node was behind.
+        times: the largest factor by which its training took longer than usual.
+        why: the reason for most of the seconds.
     """
 
     node: NodeId
@@ -144,7 +150,7 @@ def _bottleneck(run: Run, path: Sequence[Leg], shared_rates: SharedRates) -> Bot
 
 
 def _over(narrow: Bottleneck | None, total_s: float) -> str:
-    """Return `; 62 % of the time went over paris->zurich, shared by 14 links`, or nothing for a small share."""
+    """Return `; 62 % of the time went over paris->zurich, shared by 14 links`, or nothing if the share is small."""
     if narrow is None or narrow.seconds <= LEAST_SHARE * total_s:
         return ""
     shared = f", shared by {narrow.links} links" if narrow.links > 1 else ""
@@ -183,7 +189,10 @@ def _parted(run: Run, path: Sequence[Leg]) -> float:
 
 
 def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
-    """Return a phrase that names one cause of a part of the run's time."""
+    """Return a phrase for people that names one use of a part of the run's time.
+
+    `parted` is added for links: the part during partitions.
+    """
     nodes = sorted({node for leg in path if leg.cause is cause for node in leg.nodes})
     whose = "" if not nodes or len(nodes) > 2 else f" of node{'s' * (len(nodes) > 1)} {' and '.join(map(str, nodes))}"
     return {
@@ -217,7 +226,7 @@ def _rounds(
 
 
 def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
-    """Return a run's history for the critical path, and the deadlines of each round's waits."""
+    """Return a run's history for the critical path, and the allowed lengths of waits with a deadline by round."""
     waits: defaultdict[NodeId, list[TimedWait]] = defaultdict(list)
     deadlines: defaultdict[int, list[float]] = defaultdict(list)
     for node, deadline_s, text, *row in run.rows(_WAITS):

@@ -26,14 +26,14 @@ MOST_LETTERS = 500
 ABSURD = 1e12
 NO_WEIGHT = 1e307
 _PLACE = re.compile(r"^message \d+->\d+ of round -?\d+: ")
-"""The words of a refusal before what was wrong with the message."""
+"""Pattern of the beginning of a refusal's text, before the part that says what was wrong with the message."""
 _ODD = re.compile(r"expected (?P<expected>.*), got (?P<got>.*)")
 GROWING = ("consensus_distance", "test_loss", "error")
-"""Figures that show divergence."""
+"""Figures whose growth shows divergence."""
 NAMES = {"mean_local": "mean_local_accuracy", "mean_personal": "mean_personal_accuracy"}
-"""Figures of `expect` that have another name among the metrics."""
+"""Names among the metrics of figures that have another name in `expect`."""
 LAST = ("test_accuracy", "mean_local", "mean_personal", "test_loss", "error", "consensus_distance", "weight_sum")
-"""Figures whose last evaluation counts."""
+"""Figures of which the value of the last evaluation counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +78,15 @@ class RunFacts:
 
 
 class OddMessages(NamedTuple):
-    """Messages of one sender with the same defect, and the nodes that received them.
+    """Messages of one sender with the same defect.
 
-    `first_round` is -1 if unknown. Messages without a receiving node went to the supervisor. `what` was wrong with the
-    first of them, in words.
+    Attributes:
+        src: the sender; None: strangers.
+        reason: the kind of defect.
+        messages: their number.
+        first_round: the first round in which one came; -1: unknown.
+        nodes: the nodes that received them; empty: the supervisor received them.
+        what: in words, the defect of the first of them.
     """
 
     src: NodeId | None
@@ -108,12 +113,12 @@ class OddMessages(NamedTuple):
 
     @property
     def _said(self) -> str:
-        """The words of the record without control characters, which a terminal would obey."""
+        """The text `what`, shortened, without control characters, which a terminal would obey."""
         return "".join(letter if letter.isprintable() else "?" for letter in self.what[:MOST_LETTERS])
 
     @property
     def _contents(self) -> str:
-        """A text that describes the contents of the first message."""
+        """A phrase that describes the contents of the first message."""
         what = _PLACE.sub("", self._said)
         if found := _ODD.fullmatch(what):
             return f"{found['got']} in place of {found['expected']}"
@@ -127,7 +132,16 @@ class OddMessages(NamedTuple):
 
 
 class Outlier(NamedTuple):
-    """A model or weight sent by `src` that was far larger than `node` had seen before, with its size."""
+    """A model or push-sum weight that was far larger than its receiver had seen before.
+
+    Attributes:
+        src: the sender.
+        of: `weight` for a push-sum weight; else a model.
+        node: the receiver.
+        round: the round.
+        size: its length, or the weight.
+        usual: the largest before.
+    """
 
     src: NodeId
     of: str
@@ -152,7 +166,10 @@ class Outlier(NamedTuple):
 
 
 class Equivocation(NamedTuple):
-    """Different messages of `src` in a `round` in which all its neighbors should get the same, by receivers."""
+    """A round in which `src` sent different messages to neighbors that should all get the same.
+
+    `groups` are the neighbors, grouped by the message that they got.
+    """
 
     src: NodeId
     round: int
@@ -185,13 +202,24 @@ class Death(NamedTuple):
 class Observations:
     """The observations of a run by which it is judged.
 
-    `series` are the fleet's figures; `train_loss` is the mean over nodes of the last one, or None. Deadlines ended
-    `timed_out` of `waits` waits with a message missing. `lost_weight` is the push-sum weight that deliveries gave up
-    and restarts lost, `new_weight` what nodes brought that lost their state, `least` the smallest that a node held;
-    `outliers` are models out of proportion. `not_finite` pairs nodes with a loss that was not finite (None:
-    the average model) with the first such round, in order of rounds; `fell` are the nodes that reported such numbers of
-    their own. `refused` and `mixed` are messages with odd contents that were refused or mixed. `chance` is the accuracy
-    of a guess, 0 where there are no classes. `equivocal` are members that sent neighbors different models.
+    Attributes:
+        series: the evaluations of the fleet's figures.
+        messages: the counts of messages.
+        nbytes: the bytes sent.
+        train_loss: the mean over nodes of the last training loss; None: unknown.
+        timed_out: the number of waits that a deadline ended with a message missing.
+        waits: the number of waits.
+        lost_weight: the push-sum weight that deliveries gave up and restarts lost.
+        new_weight: the push-sum weight that nodes brought that had lost their state.
+        outliers: models and weights out of proportion.
+        least: the smallest push-sum weight that a node held.
+        deaths: unplanned ends of nodes.
+        not_finite: (node, first round) of losses that were not finite, in order of rounds; None: the average model.
+        fell: the nodes that reported such numbers of their own.
+        refused: messages with odd contents that were refused.
+        mixed: messages with odd contents that were mixed.
+        chance: the accuracy of a random guess; 0 where there are no classes.
+        equivocal: rounds in which a node sent its neighbors different models.
     """
 
     series: Series
@@ -214,7 +242,7 @@ class Observations:
 
 
 class Conclusion(NamedTuple):
-    """The final figures by their names in `expect`, the cautions, and the judgement."""
+    """The conclusion about a run: its final figures by their names in `expect`, its cautions, and its judgement."""
 
     figures: dict[str, float | None]
     cautions: list[Caution]
@@ -294,7 +322,7 @@ def _course(
 
 
 def _first(outliers: Sequence[Outlier], of: str) -> Iterator[Outlier]:
-    """Yield the outliers of one kind in the first round that has any."""
+    """Yield the outliers of the kind `of` in the first round that has any."""
     some = [each for each in outliers if each.of == of]
     yield from (each for each in some if each.round == min(other.round for other in some))
 
@@ -309,7 +337,7 @@ def _not_finite(observed: Observations) -> Iterator[str]:
 
 
 def _mass_error(resumed: Sequence[Mapping[str, object]], weight_sum: float | None) -> str:
-    """Return a sentence if the push-sum mass of a resumed run may differ from an uninterrupted one; else empty."""
+    """Return a sentence if a resumed run's sum of push-sum weights may differ from an unbroken run's; else empty."""
     doubts = [f"at {each['at_s']:.4g} s {each['doubt']}" for each in resumed if each["doubt"]]
     wrong = weight_sum is not None and abs(weight_sum - 1) > MASS_TOLERANCE
     if not doubts and not (resumed and wrong):
