@@ -22,11 +22,11 @@ from netdfl.node.ledger import EdgeCount, NodeLedger, RoundRun, StepRun
 from netdfl.node.runtime import Node
 
 FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(fate))), PlainSerializer(str)]
-"""A fate that is text on the wire."""
+"""The type of a message's fate in an account: a `Fate` in memory, and text in JSON."""
 
 
 def _message_id(data: Any) -> Any:
-    """Convert the message id of an account for validation, also from the form of netdfl 0.2.0."""
+    """Convert the message id in an account to the current form, before validation; netdfl 0.2.0 wrote another."""
     match data:
         case [kind, incarnation, int(round), step, attempt]:
             return kind, incarnation, (round, step), 0, attempt
@@ -34,7 +34,7 @@ def _message_id(data: Any) -> Any:
 
 
 def _peer_message(data: Any) -> Any:
-    """Convert a peer's message of an account for validation, also from the form of netdfl 0.2.0."""
+    """Convert a message in an account to the current form, before validation; netdfl 0.2.0 wrote another."""
     match data:
         case [dst, round, step]:
             return dst, (Kind.DATA, (round, step))
@@ -43,7 +43,7 @@ def _peer_message(data: Any) -> Any:
 
 MessageIdText: TypeAlias = Annotated[MessageId, BeforeValidator(_message_id)]
 SettledText: TypeAlias = tuple[MessageIdText, int, int | None, FateText]
-"""A `Settled` in the form of the wire, with the fate as text."""
+"""A message whose fate is known (`Settled`) in the form of JSON, with the fate as text."""
 PeerMessageText: TypeAlias = Annotated[PeerMessage, BeforeValidator(_peer_message)]
 
 
@@ -60,7 +60,7 @@ class WaitAccount:
         have: the nodes whose messages have come.
         left_out: the sources that the node does not wait for any more.
         since_ns: when the wait began.
-        deadline_ns: when the wait ends at the latest.
+        deadline_ns: when the wait ends at the latest; None: it has no deadline.
         undecided: sources that the node's failure detector may still call gone.
         essential: whether the node waits even for sources that are called gone.
         cumulative: whether a later message of a source also ends the wait for it.
@@ -81,7 +81,7 @@ class WaitAccount:
 
 
 class WaitInBrief(NamedTuple):
-    """The short form of a wait: its round, the awaited nodes (none if unknown), and its beginning."""
+    """The short form of a wait: its round, the awaited nodes (empty if unknown), and the time of its start."""
 
     round: int
     awaited: tuple[NodeId, ...]
@@ -269,7 +269,7 @@ def waits_in_vain(account: Account, server: NodeId) -> bool:
 
 
 def _busy_since_ns(node: Node) -> int:
-    """Return the time since when a node has worked or fetched a model instead of waiting."""
+    """Return the time from which on a node has not waited: it worked, or fetched a model from a neighbor."""
     return max(node.born_ns, node.waits.went_on_ns) if node.models.since_ns is None else node.models.since_ns
 
 
@@ -304,7 +304,7 @@ def _waiting(node: Node) -> WaitAccount | None:
 
 
 def _sending(ledger: NodeLedger, outgoing: OutgoingMessages) -> WaitAccount | None:
-    """Return the wait of a blocked send: for room at the receiver to which most messages are under way."""
+    """Return the wait of a send that is held up: for room at that receiver to which most messages are under way."""
     multicasts, since_ns = outgoing.held_up
     dsts = [dst for multicast in multicasts for dst in multicast.dsts]
     counts = [(dst, edges[dst]) for edges in (ledger.edges, ledger.aside) for dst in dsts if dst in edges]

@@ -1,4 +1,4 @@
-"""The assembly of a snapshot from the accounts of nodes: for each wait, the fate of each awaited message.
+"""The assembly of a fleet's snapshot from accounts of its nodes: for each wait, the fate of each awaited message.
 
 A node knows its own wait, and the messages that it sent. It does not know the fate of a message that it awaits. Here
 the account of the receiver (its wait) meets the account of the sender (the fate of the message) and the schedule
@@ -34,7 +34,10 @@ from netdfl.links.rules.base import ANY_NUMBER, Transit
 
 MOST_FLYING = 4
 GIVEN_UP = tuple(reason_of_loss(Fate.failed(FateReason(how))) for how in ("unavailable", "deadline"))
-"""The reasons for which a connection gives a message up; over packets, a link that is down is the cause."""
+"""The reasons for which a connection gives up a message.
+
+Where link rules act on packets, a link that is down causes it.
+"""
 BY_EVENTS, BY_RESET, BY_NAME = (LOSS, DOWN), RESET, SCRIPTED
 
 
@@ -49,7 +52,7 @@ class DownNode:
         back_ns: when the scenario lets it return; None: never.
         keeps: whether it returns with the state of its last round's end, and repeats `round`.
         hoped: whether its return is uncertain.
-        joins_in: the round in which it joins, as the scenario says.
+        joins_in: the round in which it first joins; None: it joins by time, or has joined.
     """
 
     state: State
@@ -69,7 +72,15 @@ def assemble(
     *,
     detector: str = "none",
 ) -> Snapshot:
-    """Return the snapshot at `at_ns`. A node in `down` may have given its last account before."""
+    """Return the snapshot of the fleet at `at_ns`.
+
+    Args:
+        at_ns: the time of the snapshot.
+        accounts: the last account of each node, if it gave one.
+        down: the nodes that are down.
+        schedule: the outages of links by the schedule.
+        detector: the kind of the failure detector.
+    """
     fleet = _Fleet(at_ns, accounts, down, schedule)
     nodes = {node: fleet.down_node(node) for node in down}
     nodes |= {node: fleet.node(account) for node, account in accounts.items() if node not in down}
@@ -181,9 +192,9 @@ class _Fleet:
         return AwaitedMessage(AwaitedFate.MISSED if giver.epoch else AwaitedFate.NEVER)
 
     def unsent(self, edge: Edge, slot: StepId, wait: WaitAccount) -> AwaitedMessage:
-        """Return the fate of a message that `wait` lacks and that has not been sent over `edge` yet.
+        """Return the state of a message that `wait` lacks and that its sender has not sent over `edge` yet.
 
-        Sending it is in vain if the events of the scenario will lose its first attempt and every repetition.
+        It is in vain to send it if events of the scenario will lose its first attempt and every repetition.
         """
         if wait.what is not WaitKind.MESSAGE or wait.cumulative:
             return AwaitedMessage()
@@ -194,7 +205,7 @@ class _Fleet:
         return AwaitedMessage(in_vain=all(map(self.schedule.will_lose, copies)))
 
     def reply(self, edge: Edge, giver: Account, slot: StepId) -> AwaitedMessage:
-        """Return the fate of a reply over `edge`, or of the request for it."""
+        """Return the fate of the reply over `edge` from the node with account `giver`, or of the request for it."""
         reply, request = LogicalId(Kind.REPLY, slot), LogicalId(Kind.REQUEST, slot)
         known = self.sent(edge, reply) or self.sent(edge[::-1], request, arrived=False)
         lost = known is not None and known.fate is AwaitedFate.LOST
@@ -213,7 +224,7 @@ class _Fleet:
         return AwaitedMessage(AwaitedFate.IN_FLIGHT if serves else AwaitedFate.UNSENT)
 
     def is_lost_request(self, edge: Edge, giver: Account, slot: StepId) -> bool:
-        """Return whether the request for a reply over `edge` reached only an earlier life of the asked node.
+        """Return whether the request for a reply over `edge` was lost: only an earlier life of the asked node got it.
 
         If so, it was sent and is not under way, but the present life neither keeps it nor has answered it.
         """
@@ -229,8 +240,8 @@ class _Fleet:
     ) -> AwaitedMessage | None:
         """Return the fate of a sent message; None if it was not sent, or if its fate is unknown.
 
-        With `arrived`, a message that arrived counts as in flight: it came after its receiver gave its account. A loss
-        in an earlier life of the sender counts only with `any_epoch`; otherwise this life sends the message again.
+        `arrived`: a message that arrived counts as in flight, since it came after its receiver gave its account.
+        `any_epoch`: a loss in an earlier life of the sender counts, too; else the present life sends the message again.
         """
         account = self.accounts[edge[0]]
         count = account.edges.get(edge[1])
@@ -254,7 +265,7 @@ class _Fleet:
         return None
 
     def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> AwaitedMessage:
-        """Return the fate of a lost message: which event lost it, and whether a copy would be lost too."""
+        """Return the awaited message, with its fate: which event lost it, and whether copies would be lost, too."""
         given_up = reason in GIVEN_UP and edge[1] not in self.down
         outage = self.schedule.down_meanwhile(edge, sent_ns, self.at_ns) if given_up else None
         reason = reason if outage is None else DOWN
@@ -293,7 +304,10 @@ class _Fleet:
         return is_crashed or (not outage.up and outage.heals_ns is None)
 
     def forgotten(self, edge: Edge, id: LogicalId) -> AwaitedMessage | None:
-        """Return the fate of a message that is known only to have been sent. It did not arrive, so it was lost."""
+        """Return the fate of a message of which only its sending is known. It did not arrive, so it was lost.
+
+        None if it was not sent.
+        """
         account, receiver = self.accounts[edge[0]], self.accounts.get(edge[1])
         count = account.edges.get(edge[1])
         lives = [] if count is None else [e for e in range(account.epoch + 1) if count.was_sent(id, e)]
@@ -324,7 +338,7 @@ class _Fleet:
         return self.lives(edge[0]) and (edge[1], id) in self.accounts[edge[0]].again
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
-        """Return whether a message that arrived at `arrived_ns` was lost with an earlier life of `node`."""
+        """Return whether `node` has lost a message that arrived at `arrived_ns`, as that was in an earlier life."""
         account = self.accounts[node]
         return account.epoch > 0 and arrived_ns is not None and arrived_ns < account.born_ns
 

@@ -53,9 +53,9 @@ def find_stuck(snapshot: Snapshot) -> list[Finding]:
 
 
 def find_doubtful(snapshot: Snapshot, behind: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """Return stalls of nodes `behind` others that would last even if these others continued.
+    """Return stalls of nodes in `behind` that would last even if the nodes for which they wait continued.
 
-    A failure detector may still end them by calling a node gone.
+    They are not permanent: a failure detector may still end them, by calling a node gone.
     """
     waits = ((node, wait_of(snapshot, node)) for node in sorted(behind))
     slow = (node for node, wait in waits if snapshot.at_ns - wait.since_ns >= patience_ns)
@@ -69,25 +69,28 @@ def _blockers(snapshot: Snapshot, node: NodeId) -> list[NodeId]:
 
 
 def _needed(snapshot: Snapshot, node: NodeId) -> frozenset[NodeId]:
-    """Return the nodes that `node` waits for, without those that are surely gone."""
+    """Return the nodes that `node` waits for, except those that its failure detector surely calls gone."""
     wait = wait_of(snapshot, node)
     return frozenset(wait.awaited) - surely_gone(snapshot, node, wait)
 
 
 def _holding(snapshot: Snapshot, node: NodeId, among: Collection[NodeId]) -> list[NodeId]:
-    """Return the nodes of `among` that `node` needs; if there are none, those whose message would end its wait."""
+    """Return the nodes of `among` for which `node` waits and which are not surely gone.
+
+    If there are none, return the nodes of `among` that would send an awaited message if they could continue.
+    """
     needed = _needed(snapshot, node).intersection(among)
     return sorted(needed or _may_send(snapshot, node).intersection(among))
 
 
 def _may_send(snapshot: Snapshot, node: NodeId) -> set[NodeId]:
-    """Return the nodes that would send a message that `node` awaits if they could continue."""
+    """Return the nodes that would send a message awaited by `node`, if only they could continue themselves."""
     given = supplies(snapshot, node, wait_of(snapshot, node))
     return {source for source, how in given.items() if how is Supply.IF_RELEASED}
 
 
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:
-    """Return the nodes from which a path of waits leads to one of `roots`."""
+    """Return the nodes that wait for one of `roots`, directly or through others; `blocking` has the waits."""
     waits = nx.DiGraph([(node, source) for node, sources in blocking.items() for source in sources])
     waits.add_nodes_from(roots)
     return tuple(sorted(set().union(*(nx.ancestors(waits, root) for root in roots)) - set(roots)))
@@ -97,7 +100,7 @@ def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]
 
 
 def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
-    """Return the reason for each node that a permanently stuck `waiter` needs and that will send nothing."""
+    """Return the reasons why nodes that a permanently stuck `waiter` awaits will never send their messages."""
     wait = wait_of(snapshot, waiter)
     gone = surely_gone(snapshot, waiter, wait)
     never = {s for s, how in supplies(snapshot, waiter, wait).items() if how is Supply.NEVER}
@@ -105,7 +108,7 @@ def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
 
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
-    """Group `roots` with the same cause: a node that is down, or an event that cut them off."""
+    """Group `roots` that share a cause: a node that is down, or an event that cuts them off."""
     graph: nx.Graph[Hashable] = nx.Graph()
     for root in roots:
         graph.add_node(root)
@@ -116,7 +119,7 @@ def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
 
 
 def _outages(snapshot: Snapshot, reason: Reason) -> Iterator[tuple[str, int]]:
-    """Yield the causes in `reason` that other waits may share: an unreachable node, and an event."""
+    """Yield the causes in `reason` that other waits may share: an unreachable node, or an event of the scenario."""
     pair, cause = (reason.waiter, reason.source), CAUSES[reason.why]
     if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
         yield "culprit", pair[1]
@@ -135,7 +138,7 @@ def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, 
 
 
 def _without_senders(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
-    """Return the finding about nodes that wait for more messages than there are nodes that could send one."""
+    """Return the finding about the nodes `group`, which wait for more messages than there are nodes to send one."""
     waits = [wait_of(snapshot, root) for root in group]
     return Finding(
         cause=Cause.DEADLOCK,
@@ -153,7 +156,7 @@ def _without_senders(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[
 
 
 def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> list[set[NodeId]]:
-    """Return the strongly connected components of waits among `left` whose nodes wait for no node outside."""
+    """Return the knots among the nodes `left`: strongly connected groups whose nodes wait for no node outside."""
     graph: nx.DiGraph[NodeId] = nx.DiGraph()
     for node in sorted(left):
         sources = [source for source in blocking[node] if source in left]
@@ -163,7 +166,7 @@ def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> 
 
 
 def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
-    """Return a minimal subset of `knot` whose members block each other: a cycle for AND waits, else all of it."""
+    """Return a minimal part of `knot` whose nodes hold each other: a cycle if each waits for all, else all of it."""
     within = {node: _holding(snapshot, node, knot) for node in sorted(knot)}
     core = set(knot)
     if all(wait_of(snapshot, node).short >= len(_needed(snapshot, node)) for node in within):
@@ -230,7 +233,10 @@ def make_finding(
     permanent: bool,
     until_ns: int | None = None,
 ) -> Finding:
-    """Return a finding about the waits `pairs`, each (waiter, source); it began with the earliest wait."""
+    """Return a finding about the waits `pairs`, each (waiter, source).
+
+    Its round is the lowest of these waits, and its beginning the earliest.
+    """
     roots = tuple(dict.fromkeys(root for root, _ in pairs))
     waits = [wait_of(snapshot, root) for root in roots]
     return Finding(

@@ -24,10 +24,10 @@ from netdfl.diagnosis.why import Grounds
 def diagnose(
     snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = None, allows: Allows = lambda setting: True
 ) -> list[Finding]:
-    """Return all stalls: the permanent ones first, then those that have lasted `patience_ns`.
+    """Return all stalls that a snapshot shows: the permanent ones, then those that have lasted `patience_ns`.
 
-    `window` is an earlier snapshot; messages without progress since then are a livelock. `allows` returns whether the
-    scenario could be given a setting; remedies are such settings.
+    `window` is an earlier snapshot; if messages have passed since then without progress, that is a livelock. `allows`
+    returns whether the scenario could be given a setting; remedies are such settings.
     """
     found = find_stuck(snapshot)
     roots = {node for finding in found for node in finding.roots}
@@ -46,7 +46,7 @@ def diagnose(
 
 
 def confirm(findings: Collection[Finding], first: Snapshot, second: Snapshot) -> list[Finding]:
-    """Mark permanent stalls as `suspected`, unless their nodes did not move between two snapshots.
+    """Return `findings`; mark permanent stalls as `suspected` unless their nodes did not move between two snapshots.
 
     Answers to probes come at different times, so one snapshot may show a wait and miss the message that ended it. If
     two snapshots show the same waits and the same counts, the fleet was in this state at a moment between them.
@@ -72,7 +72,7 @@ def _same_wait(node: NodeId, first: Snapshot, second: Snapshot) -> bool:
 
 LIVELOCK_MESSAGES = 3
 LONGEST_ROUND_NS = 3600 * NS_PER_S
-"""The longest time that a round may still take; a round of many steps that needs more counts as endless."""
+"""The longest time that a round may still take before it counts as endless, as one of very many steps does."""
 
 
 def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
@@ -108,7 +108,7 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
 
 
 def _unmoved(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
-    """Return whether a node stayed busy or down, without waiting for messages, since the snapshot `before`."""
+    """Return whether `node` was busy or down all the time since the snapshot `before`, without a wait for messages."""
     own, then = now.nodes[node], before.nodes[node]
     return (own.wait is None and own.since_ns <= before.at_ns) or then.state in AWAY
 

@@ -18,18 +18,21 @@ from netdfl.diagnosis.watch import Pace
 from netdfl.record.status import FleetStatus, Phase
 
 AFTER_SERVER_NS = NS_PER_S
-"""Time between two looks at a fleet after the end of its server."""
+"""Time between two looks at a fleet after the end of its server, in ns."""
 MOST_AFTER_SERVER_NS = 10 * NS_PER_S
-"""Least time that clients may go on after the end of their server; slow clients get their patience."""
+"""Clients may go on for this time after the end of their server, in ns; slow clients for as long as a wait may last."""
 MOST_BY_ITSELF_NS = 60 * NS_PER_S
-"""Longest time of a client's wait under a deadline, or of its request for a model, after the server's end."""
+"""The longest wait or request for a model, in ns, for which a client may still go on after its server's end.
+
+The wait must have a deadline.
+"""
 
 
 def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collection[NodeId]) -> bool:
     """Return whether no running node can continue: each is blocked permanently, or has nothing left to do.
 
-    A livelock counts too. A run is not over while a node is due to return or to join, nor without any running node, for
-    one may be about to return.
+    A livelock counts, too. A run is not over while a node is due to return or to join. Nor is it without any running
+    node, for one may be about to return.
     """
     if any(now.state in AWAY and now.back_ns is not None for now in snapshot.nodes.values()):
         return False
@@ -40,7 +43,7 @@ def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collecti
 
 
 def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
-    """Return whether the time that clients have after the end of their server is over."""
+    """Return whether clients have had all the time that they get after the end of their server."""
     return now_ns - server_done_ns >= max(MOST_AFTER_SERVER_NS, pace.patience_ns)
 
 
@@ -74,7 +77,7 @@ def _held(findings: Collection[Finding]) -> set[NodeId]:
 
 
 def _stands(snapshot: Snapshot, node: NodeId) -> bool:
-    """Return whether a node is stopped, or paused without a scheduled end."""
+    """Return whether a node's event loop is stopped, or the node is paused and the scenario never resumes it."""
     now = snapshot.nodes[node]
     return now.state is State.STOPPED or (now.state is State.PAUSED and now.back_ns is None)
 
@@ -97,7 +100,7 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
 
 
 def lasts(snapshot: Snapshot, finding: Finding) -> bool:
-    """Return whether a wait of `finding` still lasts, and not all its root nodes are idle clients."""
+    """Return whether some wait of `finding` still lasts, except if all its root nodes are idle clients."""
     now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in finding.waits)
     waits = any(wait is not None and wait.round == round and source in wait.missing for wait, source, round in now)
     return waits and not all(is_idle(snapshot, root) for root in finding.roots)
@@ -130,7 +133,7 @@ def without_server(server: NodeId, round: int, rounds: int) -> str:
 
 
 def not_ended(left: Mapping[NodeId, int], rounds: int) -> list[str]:
-    """Return the sentence about nodes that had rounds left at the end of the run, `left` with their rounds."""
+    """Return the sentence about nodes that had rounds left at the end of the run; `left` has their rounds."""
     if not left:
         return []
     where = words.rounds(list(left.values()))

@@ -31,7 +31,18 @@ _SHOWN = 20
 
 @dataclass(slots=True)
 class LinkTimes:
-    """The scheduled and the achieved delays of one link's messages, in nanoseconds, and their bytes."""
+    """Sums and samples of one incoming link's messages: their bytes, their scheduled delays and the achieved ones.
+
+    Attributes:
+        messages: the number of messages.
+        nbytes: their bytes.
+        first_nbytes: the bytes of the first one, which rates leave out.
+        scheduled_ns: the sum of the scheduled delays.
+        achieved_ns: the sum of the achieved delays.
+        errors_ns: how late each message came.
+        scheduled_span: the first and the last scheduled arrival; None: no message came.
+        achieved_span: the first and the last arrival; None: no message came.
+    """
 
     messages: int = 0
     nbytes: int = 0
@@ -55,7 +66,7 @@ class LinkTimes:
         self.achieved_span = self._widened(self.achieved_span, at_ns)
 
     def to_json(self) -> dict[str, Scalar]:
-        """Return mean delays in seconds, and rates in bits per second from the first arrival to the last."""
+        """Return mean delays in seconds, and rates in bits per second between the first and the last arrival."""
         return {
             "messages": self.messages,
             "mean_bytes": self.nbytes / self.messages,
@@ -88,7 +99,7 @@ class Meter:
     lags_ns: list[int] = field(default_factory=list)
 
     def arrived(self, src: NodeId, nbytes: int, sent_ns: int, due_ns: int, at_ns: int) -> None:
-        """Add a message of `src`, unless no link delayed it."""
+        """Add a message of `src` that was sent at `sent_ns`, unless no link delayed it."""
         if due_ns > sent_ns:
             self.links.setdefault(src, LinkTimes()).add(nbytes, sent_ns, due_ns, at_ns)
 
@@ -110,7 +121,10 @@ class Meter:
 
 
 class FidelityVerdict(NamedTuple):
-    """The fidelity for `result.json`, and a sentence about links that exceed the bound; empty if there are none."""
+    """The fidelity of an emulation: a `summary` for `result.json`, and a sentence `missed`.
+
+    The sentence is about links that exceed the bound; it is empty if there are none.
+    """
 
     summary: Json | None
     missed: str
@@ -176,13 +190,16 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: NetworkDel
 
 
 MOST_LATE_NS = 16_777_216
-"""Bound of the lateness of one packet in a hundred, and of its wait in a device. The counters go by powers of two."""
+"""If one packet in a hundred is later than this, or waits this long in its device, the schedule was missed.
+
+It is a power of two, as the counters' steps are.
+"""
 MOST_UNREAD = 0.001
-"""Bound of the share of packets that the kernel drops unread, a loss that the scenario does not contain."""
+"""If the kernel drops more than this share of packets unread, the schedule was missed: scenarios have no such loss."""
 
 
 def judge_packets(counts: Json) -> str:
-    """Return a sentence if a forwarder missed its schedule, according to `counts`; else empty.
+    """Return a sentence if a packet forwarder missed its schedule, according to its `counts`; else empty.
 
     A packet is late if it left later than due, or waited in its sender's device before it was read.
     """

@@ -23,7 +23,7 @@ from netdfl.record.kept_stalls import FOLDER, MOST_KEPT
 from netdfl.record.plain_json import dump_by_line
 
 DEADLINE = "wait.deadline: auto"
-"""The setting by which no wait lasts forever."""
+"""The setting of a scenario by which no wait lasts forever."""
 
 
 class Cause(StrEnum):
@@ -80,7 +80,7 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """The waits and their reasons, as a sentence without its end."""
+        """The waits and their reasons: the main part of the finding's sentence."""
         return self.told or say(self.grounds, self.roots, self.behind, permanent=self.permanent)
 
     @property
@@ -122,17 +122,17 @@ class Finding:
         return frozenset((each.waiter, each.source, each.round) for each in self.grounds.reasons)
 
     def is_kin(self, other: Finding) -> bool:
-        """Return whether another finding may be this stall with other waiters that wait for the same nodes."""
+        """Return whether `other` may be this stall with other waiters: the cause and the awaited nodes are the same."""
         return self.cause is other.cause and not self.of_one_round and self.culprits == other.culprits
 
     @property
     def of_one_round(self) -> bool:
-        """Whether the stall belongs to a single round, so that the same waits in the next round are another stall."""
+        """Whether the stall belongs to one round: if so, the same waits in the next round are another stall."""
         return self.cause in (Cause.DEADLOCK, Cause.LOST_MESSAGE)
 
     @property
     def seen_ns(self) -> int:
-        """The time of the last look that showed the stall."""
+        """The time of the last snapshot that showed the stall."""
         return max(self.grounds.at_ns, self.found_ns)
 
     @property
@@ -181,7 +181,10 @@ SMALL_FLEET = 100
 
 
 def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path | None:
-    """Write a finding with its proof; return the path, None if the folder is full. Raises RunError on a full disk."""
+    """Write a finding with the snapshot that proves it; return the path. Raises RunError on a full disk.
+
+    None if the folder has enough findings already, or if the run keeps no files.
+    """
     if not run.kept:
         return None
     folder = run.path / FOLDER
@@ -201,7 +204,7 @@ def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path 
 
 
 def _shown(finding: Finding, snapshot: Snapshot) -> set[NodeId]:
-    """Return the nodes that prove a finding: all of a small fleet, else those named and those they wait for."""
+    """Return the nodes to keep as proof of a finding: all of a small fleet, else those named and those they await."""
     if len(snapshot.nodes) <= SMALL_FLEET:
         return set(snapshot.nodes)
     named = {*finding.roots, *finding.culprits, *finding.behind, *(node for pair in finding.witness for node in pair)}

@@ -28,7 +28,7 @@ else:
 
 
 BY_LINKS = -1
-"""Stands for the scenario's `links` in place of an event."""
+"""In place of an event: the link rules of the scenario's `links` are the cause."""
 
 
 class EdgeOutage(NamedTuple):
@@ -101,13 +101,13 @@ class Outages:
         return EdgeOutage() if state == "up" else EdgeOutage(False, None, holds, _last(downs))
 
     def healed_ns(self, edge: Edge, after_ns: int, now_ns: int) -> int:
-        """Return the last time after `after_ns` at which `edge` came up; `after_ns` itself if it was up throughout."""
+        """Return the last time from `after_ns` to `now_ns` at which `edge` came up; `after_ns` if it never did."""
         times = {at_ns for at_ns, _ in self._by_clock if after_ns < at_ns <= now_ns}
         up = (ns for ns in sorted(times, reverse=True) if self.edge(edge, ns).up and not self.edge(edge, ns - 1).up)
         return next(up, after_ns)
 
     def down_meanwhile(self, edge: Edge, sent_ns: int, now_ns: int) -> EdgeOutage | None:
-        """Return the last outage of `edge`, or of the way back, between the two times; None if both were up."""
+        """Return the last outage between two times of `edge` or of the opposite edge; None if both were up."""
         for way in (edge, edge[::-1]):
             for at_ns in (now_ns, self.healed_ns(way, sent_ns, now_ns) - 1):
                 outage = self.edge(way, at_ns)
@@ -129,7 +129,7 @@ class Outages:
         return next(reversed(lost.values()), None)
 
     def resetter(self, message: Transit, sent_ns: int) -> int | None:
-        """Return the event that reset the link of `message`, sent at `sent_ns`, while the message was on it."""
+        """Return the event that lost `message`, sent at `sent_ns`, by resetting its link; None if no event did."""
         lost = self.loser(message, sent_ns)
         if lost is not None:
             return lost
@@ -139,7 +139,7 @@ class Outages:
         return next((event.source for event in resets), None)
 
     def dropper(self, message: Transit, now_ns: int) -> int | None:
-        """Return the event that drops `message` by its name if it is sent at `now_ns`."""
+        """Return the event that drops `message`, which it names, if it is sent at `now_ns`; None if no event does."""
         edge = (message.src, message.dst)
         meant = (e for e in self._drops if any(edge in block for block in e.blocks))
         return next((e.source for e in meant if named_by(e).matches(message, now_ns)), None)
@@ -165,7 +165,7 @@ class Outages:
 
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
-    """Update the scenario entries that hold a link down, by cause, after an event."""
+    """Update `downs`, the events that hold a link down, by cause: add or remove `event`, which acts on the link."""
     downs.pop(event.cause, None)
     if event.parameters.get("state", "up") != "up":
         downs[event.cause] = event.source
@@ -176,7 +176,10 @@ def _last(downs: dict[int, int]) -> int | None:
 
 
 def _holds(event: CompiledEvent, round: int, now_ns: int) -> bool:
-    """Return whether an event has happened by `now_ns` or, if by rounds, acts on messages of `round`."""
+    """Return whether an event acts on messages of `round` that are sent at `now_ns`.
+
+    An event by the clock must have happened by then; one by rounds must act in that round.
+    """
     return event.holds_in(round) if event.at_ns is None else event.at_ns <= now_ns
 
 
@@ -186,7 +189,7 @@ def _loses(event: CompiledEvent, message: Transit) -> bool:
 
 
 def _is_certain(loss: object, message: Transit) -> bool:
-    """Return whether a loss rule certainly loses `message`."""
+    """Return whether a loss rule surely loses `message`: it names the message, or loses with probability 1."""
     if isinstance(loss, dict) and "scale" in loss:
         return False
     part = choose("loss", loss)
@@ -197,7 +200,7 @@ def _is_certain(loss: object, message: Transit) -> bool:
 
 
 def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
-    """Return the groups of nodes that `edges`, all of them down, separate; None if they separate none."""
+    """Return how `edges`, all of them down, divide the fleet into groups of nodes; None if they divide nothing."""
     one_way, sides = _one_way(snapshot, edges), _sides(snapshot, edges)
     if one_way:
         return Divide(tuple(edges), (tuple(sorted(one_way[0])), tuple(sorted(one_way[1]))), one_way=True)
@@ -205,7 +208,7 @@ def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
 
 
 def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | None:
-    """Return the groups of nodes that edges which are down separate; None if there is only one group."""
+    """Return the groups of nodes between which the `edges` are and no edge is up; None if they divide nothing."""
     graph: nx.Graph[NodeId] = nx.Graph()
     graph.add_nodes_from(snapshot.nodes)
     graph.add_edges_from(edge for edge, now in snapshot.edges.items() if now.up and edge not in edges)
@@ -218,7 +221,10 @@ def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | Non
 
 
 def _one_way(snapshot: Snapshot, edges: Sequence[Edge]) -> tuple[set[NodeId], set[NodeId]] | None:
-    """Return the two groups of a one-way cut, where `edges` lead from one to the other and no edge there is up."""
+    """Return (senders, receivers) of `edges` if no node is both and no other edge from these to those is up.
+
+    None otherwise.
+    """
     sources, sinks = {src for src, _ in edges}, {dst for _, dst in edges}
     beside = [edge for edge, now in snapshot.edges.items() if now.up and edge not in edges]
     if not sources.isdisjoint(sinks) or any(src in sources and dst in sinks for src, dst in beside):

@@ -18,14 +18,14 @@ from netdfl.node.ledger import ASIDE
 from netdfl.transport.base import Sink, Transport
 
 MOST_KEPT = 256
-"""Number of messages that a node keeps if it may have to send them again."""
+"""The most sent messages that a node keeps, if it may have to send them again."""
 
 AWAITED = (Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY)
 """The kinds of messages for which nodes wait."""
 
 
 class OutgoingMessages:
-    """A `Transport` around another one that tracks outgoing messages of a node."""
+    """A `Transport` that wraps a node's own one and keeps track of the messages that the node sends."""
 
     def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
         """Send through `inner`; keep the last `keep` messages so that they can be repeated."""
@@ -38,7 +38,7 @@ class OutgoingMessages:
         self.inner.attach(sink)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Send the messages; while the call waits, `held_up` has them."""
+        """Send the messages; `held_up` returns them while this call waits for room at a receiver."""
         self._remember(multicasts)
         this = object()
         self._sending[this] = multicasts, self.clock.now_ns()
@@ -49,7 +49,7 @@ class OutgoingMessages:
 
     @property
     def held_up(self) -> tuple[Sequence[Multicast], int]:
-        """The multicasts of the longest waiting send, and the time since when; empty if no send waits.
+        """The messages of the send that has waited longest for room, and the time since when; empty if no send waits.
 
         A node whose send waits still asks and answers others, so several sends may wait at a time. Heartbeats and
         questions that wait hold up nothing.

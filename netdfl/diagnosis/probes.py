@@ -43,7 +43,11 @@ Computation: TypeAlias = tuple[NodeId, int]
 
 @dataclass
 class AndDetector:
-    """Deadlock detection by edge chasing: a probe that returns to its initiator proves a cycle of AND waits."""
+    """Deadlock detection of a node that waits for all of its sources (AND), by edge chasing.
+
+    A probe that returns to its initiator proves a cycle of such waits. `deadlocked` says whether one did, and `members`
+    are the nodes of the cycle.
+    """
 
     node: NodeId
     deadlocked: bool = False
@@ -80,7 +84,7 @@ class AndDetector:
 
 
 class _Engagement(NamedTuple):
-    """A node's part in a diffusing computation: who asked first, the replies still due, and who has replied."""
+    """A node's part in a diffusing computation: the first that asked it, the replies still due, and who has replied."""
 
     by: NodeId
     due: int
@@ -89,7 +93,11 @@ class _Engagement(NamedTuple):
 
 @dataclass
 class OrDetector:
-    """Deadlock detection by a diffusing computation: replies to all queries prove that no awaited node can run."""
+    """Deadlock detection of a node that waits for any one of its sources (OR), by a diffusing computation.
+
+    Replies to all queries prove that no awaited node can run. `deadlocked` says whether they came, and `members` are
+    the nodes that replied.
+    """
 
     node: NodeId
     deadlocked: bool = False

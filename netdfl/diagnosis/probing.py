@@ -33,7 +33,7 @@ MOST_ATTEMPTS = 1 << 16
 
 
 class DeadlockProber:
-    """One node's part in the deadlock detection. `found` is called with each finding once."""
+    """One node's part in the deadlock detection between nodes. It calls `found` with each finding, once."""
 
     def __init__(
         self, node: Node, *, after_ns: int, found: Callable[[Finding], None], still: Callable[[], bool] = lambda: False
@@ -73,7 +73,7 @@ class DeadlockProber:
     # the node's wait
 
     def _follow(self) -> None:
-        """Update the detectors if the node has a new wait, or fewer awaited nodes."""
+        """Tell the detectors for which nodes this node waits, if its wait is new or has fewer missing nodes."""
         wait = self.node.waits.current
         if wait is not None and (wait.sources is None or wait.deadline_ns is not None):
             wait = None  # the senders are not known, or time ends the wait
@@ -96,7 +96,7 @@ class DeadlockProber:
         return wait.need - len(wait.have) == 1
 
     def _gave(self, to: NodeId, id: LogicalId) -> bool:
-        """Return whether this node has sent the message `id` that `to` awaits, or is past its step."""
+        """Return whether this node has sent the message `id` that node `to` awaits, or is past its step."""
         round, step = id.at
         if id.kind is Kind.REPLY:
             return self.node.requests.answered.get(to) == (round, step)

@@ -32,7 +32,7 @@ FIRST = (
     Cause.STRAGGLER,
     Cause.LIVELOCK,
 )
-"""The order of causes: the first one names a stall that has several."""
+"""The order of causes: a stall that has several is named after the first of them in this list."""
 CAUSES: Mapping[ReasonKind, Cause] = {
     **dict.fromkeys((*IS_DOWN, ReasonKind.CUT, ReasonKind.RETURNED_PAST), Cause.UNREACHABLE),
     **dict.fromkeys((*NOT_COME, ReasonKind.LOST_OR_LATE), Cause.LOST_MESSAGE),
@@ -78,7 +78,7 @@ def edge_of(snapshot: Snapshot, pair: Edge) -> EdgeNow:
 
 
 def cause_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Cause | None:
-    """Return the cause by which `source` keeps `waiter` waiting; None if `source` itself waits."""
+    """Return the cause by which `source` keeps `waiter` waiting; None if `source` itself only waits."""
     why = why_of(snapshot, waiter, source)
     return None if why is ReasonKind.WAITING else CAUSES[why]
 
@@ -117,21 +117,24 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> ReasonKind:
 
 
 def _is_by_outage(giver: NodeNow, awaited: AwaitedMessage, *, asked: bool) -> bool:
-    """Return whether an outage of `giver` explains a lost message: it is down, or must send again."""
+    """Return whether an outage of `giver`, the awaited node, explains why a lost message does not come.
+
+    `asked`: the lost message is the waiter's request to it.
+    """
     if asked:
         return awaited.reason == LOST_BY_GONE and (awaited.resent or giver.back_ns is None)
     return awaited.resent
 
 
 def _is_for_longer(giver: NodeNow, edge: EdgeNow) -> bool:
-    """Return whether `giver` is down for at least as long as its link, so that the link does not matter."""
+    """Return whether `giver`, the awaited node, is down at least as long as its link, which then does not matter."""
     if giver.state not in DOWN:
         return False
     return giver.back_ns is None or (edge.heals_ns is not None and giver.back_ns > edge.heals_ns)
 
 
 def _never(snapshot: Snapshot, wait: WaitNow, awaited: AwaitedMessage, state: State) -> ReasonKind:
-    """Return the reason why a message was never sent."""
+    """Return the reason why an awaited message was never sent; `state` is its sender's."""
     if wait.need > len(snapshot.nodes):
         return ReasonKind.UNKNOWN_SENDERS
     if awaited.reason == TAKEN_FOR_GONE:

@@ -26,7 +26,10 @@ from netdfl.diagnosis.snapshot import (
 
 
 class Supply(Enum):
-    """The ability of an awaited node to send its message: surely, once it is released itself, or never."""
+    """The ability of an awaited node to send its message.
+
+    `SURE`: it will. `IF_RELEASED`: it will if its own wait ends. `NEVER`: it won't.
+    """
 
     SURE = "sure"
     IF_RELEASED = "if_released"
@@ -59,12 +62,12 @@ def _from_state(giver: NodeNow, awaited: AwaitedMessage) -> Supply:
 
 
 def supplies(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> dict[NodeId, Supply]:
-    """Return the `Supply` of each awaited node."""
+    """Return, for each node that `waiter` awaits, whether it can still send its message."""
     return {source: supply(snapshot, waiter, wait, source) for source in wait.awaited}
 
 
 def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
-    """Return the awaited nodes that the failure detector considers, will consider or may consider gone."""
+    """Return the awaited nodes that the failure detector calls gone, will call gone, or may call gone by error."""
     if wait.essential or wait.from_anybody:
         return frozenset()
     gone = surely_gone(snapshot, waiter, wait)
@@ -73,7 +76,7 @@ def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset
 
 
 def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
-    """Return the awaited nodes that the failure detector considers gone, or certainly will."""
+    """Return the awaited nodes that the failure detector calls gone, or certainly will."""
     if wait.essential or wait.from_anybody:
         return frozenset()
     ending = frozenset(n for n in wait.awaited if snapshot.nodes[n].ends_ns is not None)
@@ -89,9 +92,10 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
 
 
 class _Counters:
-    """The number of messages that a waiting node lacks: `short` in all, `missing` from sources that are not gone.
+    """The number of messages that a waiting node still lacks.
 
-    A node that does not know its senders lacks as many messages as it waits for, even if no node is left to send one.
+    `short` are those that it needs, `missing` all that may come from nodes not called gone. A node that does not know
+    its senders lacks as many messages as it waits for, even if no node is left to send one.
     """
 
     __slots__ = ("from_anybody", "gone", "missing", "short")
@@ -115,7 +119,7 @@ class _Counters:
 def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> bool:
     """Return whether `waiter` stays stuck even if all other nodes continue.
 
-    With `by_chance`, a wait that a failure detector may end by erring is not hopeless.
+    `by_chance`: a wait that a failure detector may end by erroneously calling a node gone is not hopeless.
     """
     wait = snapshot.nodes[waiter].wait
     if wait is None or wait.deadline_ns is not None:
@@ -128,7 +132,7 @@ def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> b
 
 
 def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[NodeId]:
-    """Return the nodes that can never continue, assuming that those in `freed` are released."""
+    """Return the nodes that can never continue, on the assumption that the nodes in `freed` do."""
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     counters: dict[NodeId, _Counters] = {}
     ready = list(freed)
@@ -149,7 +153,7 @@ def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[Node
 def _spread(
     ready: list[NodeId], behind: Mapping[NodeId, list[NodeId]], counters: Mapping[NodeId, _Counters]
 ) -> frozenset[NodeId]:
-    """Release all nodes that `ready` nodes enable in turn; return the others, which are stuck."""
+    """Release all nodes whose waits end by messages of `ready` nodes, and so on; return the other, stuck nodes."""
     released = set(ready)
     while ready:
         node = ready.pop()

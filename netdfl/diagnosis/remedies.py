@@ -45,14 +45,14 @@ FEWER_STEPS = "algorithm.gossip_steps: 1"
 ANY = "wait.for: any"
 ALL = "wait.for: all"
 GIVEN_UP_NS = 12 * NS_PER_S
-"""Time of the first six status queries, after which a silent node is given up (`netdfl.node.asking`)."""
+"""Nanoseconds of the first six status queries, after which a silent node is given up (`netdfl.node.asking`)."""
 BY_LINK = (LOSS, LINK_DOWN, RESET)
-"""The reasons of a loss that also lose status queries and their answers."""
+"""The reasons of a message's loss that make status queries over the same link, and their answers, get lost, too."""
 CALLED_GONE_NS = 7 * NS_PER_S
-"""Time after which a silent node is called gone by heartbeats with their default settings."""
+"""Nanoseconds after which a failure detector by heartbeats, with its default settings, calls a silent node gone."""
 
 SENT_AGAIN_NS = LEAST_NS * sum(2 ** min(attempt, DOUBLINGS) for attempt in range(ResendPolicy.attempts))
-"""The least time from a message to its last copy, with the default settings of `delivery`."""
+"""The least nanoseconds between a message and its last copy, with the default settings of `delivery`."""
 
 Allows: TypeAlias = Callable[[str], bool]
 """A function that returns whether the scenario could be given a setting that it does not have."""
@@ -68,7 +68,10 @@ def advise(finding: Finding, snapshot: Snapshot, allows: Allows, trials: Trials 
 
 
 def _sent_again(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """Return whether a lost message would arrive if it were repeated; None if repeating changes nothing."""
+    """Return whether the message of `pair`, (waiter, source), would come if it was sent again; None: no change.
+
+    This is the effect of the setting that ends stalls by sending lost messages again.
+    """
     awaited, source = awaited_of(snapshot, pair), snapshot.nodes[pair[1]]
     if not _can_come(awaited) or awaited.resent:
         return None
@@ -84,13 +87,13 @@ def _can_come(awaited: AwaitedMessage) -> bool:
 
 
 def _acknowledged(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """Return whether a lost message would arrive with acknowledged delivery; None if that changes nothing."""
+    """Return whether the lost message of `pair` would come with acknowledged delivery; None if that changes nothing."""
     awaited = awaited_of(snapshot, pair)
     return None if awaited.notice or awaited.outage_ns > SENT_AGAIN_NS else _sent_again(snapshot, pair)
 
 
 def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
-    """Return when the waiter of `pair` would consider the source gone, by heartbeats; never if it is heard."""
+    """Return when a heartbeat detector would make the waiter of `pair` call its source gone; `NEVER_NS`: never."""
     giver, edge = snapshot.nodes[pair[1]], snapshot.edge(*pair[::-1])
     wait = wait_of(snapshot, pair[0])
     since_ns = wait.since_ns
@@ -104,7 +107,10 @@ def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
 
 
 def _given_up(snapshot: Snapshot, pair: Edge) -> int:
-    """Return when the waiter of `pair` would give up the source, by status queries under an automatic deadline."""
+    """Return when the waiter of `pair`, (waiter, source), would give up its source with `wait.deadline: auto`.
+
+    Such a waiter asks for the source's status. `NEVER_NS`: it would go on waiting.
+    """
     giver, awaited = snapshot.nodes[pair[1]], awaited_of(snapshot, pair)
     answers = giver.state not in _MUTE and snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up
     if not answers:
@@ -186,9 +192,9 @@ class _RemedySearch:
             yield ANY
 
     def helps(self, setting: str) -> bool:
-        """Return whether all root nodes would continue sooner with a setting.
+        """Return whether all root nodes would continue sooner with `setting`, which the scenario must allow.
 
-        If the scenario ends permanent stalls (by `wait.on_stall`), no node waits long behind one.
+        If the scenario itself ends permanent stalls (by `wait.on_stall`), the comparison is with that.
         """
         if not self.allows(setting):
             return False
@@ -198,8 +204,8 @@ class _RemedySearch:
     def detected(self, pairs: Sequence[Edge]) -> Iterator[str]:
         """Yield the setting of a failure detector by heartbeats, if it helps.
 
-        It helps if silence is mutual: a node that is called gone is sent nothing, and would wait for these messages.
-        Heartbeats don't replace an oracle, which knows of each crash at once, after a crash.
+        It helps only if silence is mutual: a node that is called gone is sent nothing, and would wait for these
+        messages. It is no remedy for a crash if the scenario has an oracle, which knows of each crash at once.
         """
         oracle = not self.allows(ORACLE) and self.allows(HEARTBEATS)
         if _is_mutual(self.snapshot, pairs) and not (oracle and _has_crashed(self.snapshot)) and self.helps(HEARTBEATS):
@@ -207,7 +213,7 @@ class _RemedySearch:
 
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Return whether some node waits for an unreachable source that it can't do without, such as a server."""
+    """Return whether some waiter of `pairs` can't do without its source, such as a server, and that is unreachable."""
     return any(
         wait_of(snapshot, pair[0]).essential and cause_of(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs
     )
@@ -227,25 +233,28 @@ def _has_crashed(snapshot: Snapshot) -> bool:
 
 
 def _is_sound(snapshot: Snapshot) -> bool:
-    """Return whether the fleet has no outages, losses or scheduled faults."""
+    """Return whether no node or link is down, no message was lost, and no event is scheduled for links."""
     down = snapshot.scripted or any(now.state in DOWN for now in snapshot.nodes.values())
     return not down and all(own.up and not own.dropped for own in snapshot.edges.values())
 
 
 def _by_rule(wait: WaitNow) -> bool:
-    """Return whether the setting `wait.for` decides how many of several messages end this wait."""
+    """Return whether the setting `wait.for` (all or any) makes a difference to this wait for several messages."""
     return wait.need > 1 and len(wait.awaited) + len(wait.have) > 1 and not wait.cumulative
 
 
 def _answers(snapshot: Snapshot, pair: Edge) -> bool:
-    """Return whether a status query about a lost message would be answered, as far as is known."""
+    """Return whether a status query of the waiter would be answered, as far as is known: links are up both ways."""
     awaited = awaited_of(snapshot, pair)
     by_link = awaited.in_vain and awaited.reason in BY_LINK
     return snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up and not by_link
 
 
 def _outlasts(finding: Finding, ns: int) -> bool:
-    """Return whether the culprit stays unreachable for longer than `ns`, or for an unknown time."""
+    """Return whether an unreachable node or blocked event loop holds up the stall for longer than `ns` in all.
+
+    True for an event loop, of which the end is unknown.
+    """
     if finding.cause is Cause.BLOCKED_LOOP:
         return True
     ends_ns = finding.until_ns
@@ -257,7 +266,7 @@ OnStall: TypeAlias = Literal["stop", "skip", "resend"]
 
 @dataclass
 class Recovery:
-    """The policy that ends stalls during a run, as the scenario chose.
+    """The way in which the scenario wants stalls to be ended during a run.
 
     Attributes:
         choice: the scenario's `wait.on_stall`.
@@ -278,7 +287,7 @@ class Recovery:
         return self._resends(finding, snapshot) if self.choice == "resend" else []
 
     def waits(self, found: Iterable[Finding], snapshot: Snapshot) -> bool:
-        """Return whether a finding is about lost messages that will be repeated once their links work again."""
+        """Return whether some finding is about lost messages that can be repeated only once their links work again."""
         if self.choice != "resend":
             return False
         lost = (finding for finding in found if finding.permanent and finding.cause is Cause.LOST_MESSAGE)
@@ -312,7 +321,7 @@ def _awaited(snapshot: Snapshot, finding: Finding) -> list[AwaitedMessage]:
 
 
 def _lost(snapshot: Snapshot, root: NodeId, culprit: NodeId) -> tuple[NodeId, Again]:
-    """Return the lost message for which `root` waits: one of `culprit`, or its own request to it."""
+    """Return the lost message for which `root` waits, and its sender: `culprit`, or `root` itself for its request."""
     wait = wait_of(snapshot, root)
     awaited = wait.awaited[culprit]
     src, dst = awaited.edge or (culprit, root)

@@ -14,7 +14,7 @@ _DOWN = {ReasonKind.PAUSED: "paused", ReasonKind.STANDING: "standing still outsi
 
 
 def say(grounds: Grounds, roots: Sequence[NodeId], behind: Sequence[NodeId], *, permanent: bool) -> str:
-    """Return the sentence of a finding without its end."""
+    """Return the main part of a finding's sentence; its beginning in time and the remedies come after it."""
     if grounds.passed:
         return _circles(grounds, roots)
     if grounds.alone is ReasonKind.SILENT:
@@ -45,7 +45,7 @@ def _each_other(knot: Sequence[Need], roots: Sequence[NodeId]) -> str:
 
 
 def _because(grounds: Grounds, *, permanent: bool) -> str:
-    """Return the phrase about waits and their reasons."""
+    """Return a phrase: which nodes wait for which messages, and why these do not come."""
     reasons, why = grounds.reasons, grounds.reasons[0].why
     if permanent and grounds.room:
         return _no_room(grounds)
@@ -121,7 +121,10 @@ def _told(grounds: Grounds, groups: Sequence[Sequence[Reason]]) -> list[str]:
 
 
 def _clause(grounds: Grounds, group: Sequence[Reason], told: Collection[NodeId]) -> str:
-    """Return a clause, such as `node 1 crashed and does not return` or `node 0 also lacks node 2's message`."""
+    """Return a clause about the reasons in `group`: `node 1 crashed and does not return`.
+
+    Nodes in `told` have been named before: `node 0 also lacks node 2's message`.
+    """
     if group[0].why in NOT_COME:
         return "; ".join(_lacks([r for r in group if r.waiter == waiter], told) for waiter in _waiters(group))
     if group[0].why is ReasonKind.CUT:
@@ -178,7 +181,7 @@ def _down(group: Sequence[Reason]) -> str:
 
 
 def _lacks(group: Sequence[Reason], told: Collection[NodeId]) -> str:
-    """Return the clause about the lost messages that one waiter lacks."""
+    """Return the clause about lost messages that one waiter lacks; it says `also` if the waiter is in `told`."""
     first, many = group[0], len(group) > 1
     also = "also lacks" if first.waiter in told else "lacks"
     whose = words.listed(f"node {each.source}'s" for each in group)
@@ -199,7 +202,7 @@ def _lost(group: Sequence[Reason]) -> str:
 
 
 def _why_lost(group: Sequence[Reason]) -> str:
-    """Return ` (events[2]: the link was down)`, or nothing for random loss, and whether the message is repeated."""
+    """Return ` (events[2]: the link was down)`, and whether the message is sent again; no reason for random loss."""
     said = sorted({_cause_of_loss(each, many=len(group) > 1) for each in group} - {""})
     entry = words.entry({each.event for each in group}).strip(" ()")
     why = ": ".join(part for part in (entry, " and ".join(said)) if part)

@@ -14,7 +14,10 @@ from netdfl.diagnosis.why import IS_DOWN, Grounds, ReasonKind
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """Return findings about waits that are not permanent (`stuck`) and have lasted `patience_ns`, one per culprit."""
+    """Return findings about waits that have lasted `patience_ns` and are not permanent, one for each stall.
+
+    `stuck` are the nodes that wait permanently.
+    """
     slow = [n for n, w in snapshot.waiting if n not in stuck and snapshot.at_ns - w.since_ns >= patience_ns]
     ends: defaultdict[tuple[Cause, Hashable], dict[Edge, None]] = defaultdict(dict)
     behind: defaultdict[tuple[Cause, Hashable], set[NodeId]] = defaultdict(set)
@@ -30,7 +33,7 @@ def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -
 
 
 def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
-    """Return the key by which waits belong to one stall: a message, an outage with its end, or the culprit."""
+    """Return a key that is equal for waits of one stall: the same message, outage of links, or awaited node."""
     if why_of(snapshot, *pair) is ReasonKind.CUT:
         edge = edge_of(snapshot, pair)
         return "cut", edge.event, edge.heals_ns
@@ -50,7 +53,7 @@ def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
 
 
 def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:
-    """Follow the waits from `start` to where they end; yield each end as (cause, (waiter, source))."""
+    """Follow the waits from `start` to those whose cause is no other wait; yield each as (cause, (waiter, source))."""
     seen, todo = {start}, [start]
     while todo:
         node = todo.pop()
@@ -72,7 +75,7 @@ def _say(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], reached: Colle
 
 
 def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
-    """Return when the scenario or a deadline ends the last of these waits; None if unknown for any.
+    """Return when the last of these waits ends by the scenario or a deadline; None if that is unknown for any of them.
 
     A node that is down behind a link that is down sends nothing before both outages are over.
     """
@@ -88,7 +91,7 @@ def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
 
 
 def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings about event loops that do not answer, if no node waits for them yet."""
+    """Yield findings about event loops that do not answer and for which no finding in `found` accounts."""
     told = {culprit for finding in found if finding.cause is Cause.BLOCKED_LOOP for culprit in finding.culprits}
     for node, now in sorted(snapshot.nodes.items()):
         silent_ns = snapshot.at_ns - now.since_ns

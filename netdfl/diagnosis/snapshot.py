@@ -40,9 +40,9 @@ class State(StrEnum):
 AWAY = frozenset({State.CRASHED, State.ABSENT})
 """States in which a node has no process."""
 DOWN = frozenset({*AWAY, State.PAUSED, State.STOPPED, State.STANDING})
-"""States in which a node sends nothing, whatever others do."""
+"""States in which a node sends nothing, whatever other nodes do."""
 SILENT = frozenset({State.BLOCKED, State.STOPPED})
-"""States of an event loop that does not answer."""
+"""States of a node whose event loop does not answer."""
 
 
 class WaitKind(StrEnum):
@@ -69,16 +69,16 @@ class AwaitedFate(StrEnum):
 
 
 def reason_of_loss(fate: Fate) -> FateReason:
-    """Return the reason for a loss: the reason alone if a link dropped the message, else its fate's full text."""
+    """Return why a message was lost: the reason alone if a link dropped it, else the fate's full text."""
     return fate.reason if fate.kind is FateKind.DROPPED else FateReason(fate.text)
 
 
 LOST_BY_GONE = reason_of_loss(Fate.GONE)
-"""The reason of a loss whose receiver was down."""
+"""The reason of a loss for a message whose receiver was down."""
 LOST_BY_RESTART = FateReason("before a restart of its receiver")
-"""The reason of a loss whose receiver had taken the message in a life that has ended."""
+"""The reason of a loss for a message that its receiver had taken in a life that has ended."""
 TAKEN_FOR_GONE = FateReason("taken for gone")
-"""The reason for which a message was never sent: its sender's failure detector had called the receiver gone."""
+"""The reason why a message was never sent: the failure detector of its sender had called the receiver gone."""
 
 MOST_RESENDS = 10
 """The most times that a message is sent again to end a stall."""
@@ -124,12 +124,12 @@ class AwaitedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitNow:
-    """The wait of a node at the moment of a snapshot, for `need` messages of nodes in `have` and `awaited`.
+    """The wait of a node at the moment of a snapshot.
 
     Attributes:
         round: the round of the awaited messages.
         step: the step of that round.
-        need: how many messages suffice.
+        need: how many messages of nodes in `have` and `awaited` suffice.
         awaited: the messages that have not come, by sender.
         have: the nodes whose messages have come.
         gone: the nodes that the failure detector calls gone, which are not waited for.
@@ -272,7 +272,7 @@ _UNUSED = EdgeNow()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A fleet at `at_ns`.
+    """The state of a fleet at one moment.
 
     Attributes:
         at_ns: the time of the snapshot.

@@ -21,16 +21,16 @@ from netdfl.diagnosis.snapshot import AWAY, DOWN, AwaitedFate, Snapshot, State, 
 
 NEVER_NS = 2**63
 LATER_NS = NEVER_NS - 1
-"""Stands for an unknown later time."""
+"""In place of an event's time: some time that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingEffect:
-    """The effects that a setting would have on waits, each given as (waiter, source).
+    """The effect that a setting would have on waits, each given as a pair (waiter, source).
 
     Attributes:
-        supply: returns whether the message can come with the setting; None: as without it.
-        leaves: returns when the waiter does not wait for the source any more.
+        supply: returns whether the message would come with the setting; None: as without it.
+        leaves: returns when the waiter would stop waiting for the source; `NEVER_NS`: as without the setting.
     """
 
     supply: Callable[[Snapshot, Edge], Supply | None] = lambda snapshot, pair: None
@@ -45,15 +45,15 @@ class Trials:
     """The trials of settings on one snapshot, each computed once, on demand."""
 
     def __init__(self, snapshot: Snapshot, changes: Mapping[str, SettingEffect]) -> None:
-        """Prepare to try `changes`, the effects of each setting."""
+        """Prepare to try settings on `snapshot`; `changes` has the effect of each setting on waits."""
         self.snapshot, self.changes = snapshot, changes
         self._ends: dict[str, Mapping[NodeId, int]] = {}
 
     def helps(self, setting: str, roots: Collection[NodeId], *, ended: bool = False) -> bool:
         """Return whether each of the waiting `roots` continues sooner with `setting` than without it.
 
-        With `ended`, the comparison is with a run that ends permanent stalls. If a root has more steps of its round to
-        make, no node may stay stuck, for the root would meet it in a later step.
+        `ended`: compare with a run in which permanent stalls are ended. If a root has more steps of its round to make,
+        no node may stay stuck with the setting, for the root would wait for that node in a later step.
         """
         before = self._goes_on("ended", ENDED) if ended else self._goes_on("", NOTHING)
         after = self._goes_on(setting, self.changes[setting])
@@ -71,7 +71,7 @@ class Trials:
 
 
 def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId, int]:
-    """Return when each waiting node continues under `change`; `NEVER_NS` if it never does."""
+    """Return when each waiting node of `snapshot` continues with the effect `change`; `NEVER_NS` if it never does."""
     waits, ends = {node: _PendingWait(wait) for node, wait in snapshot.waiting}, dict[NodeId, int]()
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     due: list[_WaitEvent] = []
@@ -93,7 +93,7 @@ def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId,
 _WaitEvent: TypeAlias = tuple[int, NodeId, NodeId, bool]
 """An event of a wait: its time, the waiter, the source, and whether its message comes or it is left out."""
 _ENOUGH = -1
-"""Stands for a source when the whole wait is over."""
+"""In place of a source: the whole wait is over."""
 
 
 class _PendingWait:
@@ -114,7 +114,7 @@ class _PendingWait:
 
 
 def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: SettingEffect) -> Iterator[_WaitEvent]:
-    """Yield the events that can end a wait, without messages that others send once they continue."""
+    """Yield the events that can end a wait, without messages of other nodes that must first continue themselves."""
     if wait.short <= 0 or not (wait.awaited or wait.from_anybody):
         yield snapshot.at_ns, node, _ENOUGH, True
     if wait.deadline_ns is not None:
@@ -135,7 +135,7 @@ def _supplies(snapshot: Snapshot, node: NodeId, source: NodeId, change: SettingE
 
 
 def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
-    """Return whether a message can come; it can't if all its copies will be lost.
+    """Return whether the message of `source` for `node` can come: never if all its copies would be lost.
 
     Nor does an unsent message come from a node that returns without its state, for such a node begins in a later round.
     """
@@ -148,12 +148,12 @@ def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
 
 
 def _ended(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply | None:
-    """Return that a source which itself waits will surely send, assuming that the run ends permanent stalls."""
+    """Return `SURE` for a source that only waits itself, and else None: the effect if permanent stalls are ended."""
     return Supply.SURE if _supply(snapshot, node, source) is Supply.IF_RELEASED else None
 
 
 def _comes_ns(snapshot: Snapshot, node: NodeId, wait: WaitNow, source: NodeId) -> int:
-    """Return when a certain message comes: now, or after the outages of its sender and its link."""
+    """Return when a message that surely comes can come at the earliest: now, or after outages of sender and link."""
     return max((snapshot.at_ns, *_outages(snapshot, node, wait, source)))
 
 

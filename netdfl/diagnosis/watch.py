@@ -27,7 +27,7 @@ ROUNDS_KEPT = 15
 
 
 class Pace:
-    """The current rounds of the nodes, and the durations of past ones."""
+    """The pace of a fleet: the round in which each node is, and how long its last rounds took."""
 
     def __init__(self, nodes: Iterable[NodeId]) -> None:
         """Start with all `nodes` in round 0."""
@@ -81,20 +81,23 @@ class Pace:
         return max((since_ns for _, since_ns in self.rounds.values()), default=0)
 
     def quiet(self, now_ns: int, among: Collection[NodeId], for_ns: int | None = None) -> bool:
-        """Return whether a node of `among` has begun no round for `for_ns`, by default this pace's patience."""
+        """Return whether some node in `among` has begun no round for `for_ns`, by default for `patience_ns`."""
         before_ns = now_ns - (self.patience_ns if for_ns is None else for_ns)
         return any(self.rounds[node][1] <= before_ns for node in among)
 
 
 class Window:
-    """The time span without a node that began a round, went down or returned, in which a livelock may show."""
+    """The present time span in which no node has begun a round, gone down or returned: a livelock may show in it."""
 
     def __init__(self) -> None:
         """Start without a snapshot."""
         self._first: Snapshot | None = None
 
     def before(self, snapshot: Snapshot, pace: Pace) -> Snapshot | None:
-        """Return the first snapshot of this time span, if it is old enough; else None."""
+        """Return the snapshot from the start of the time span, if it is old enough to show a livelock; else None.
+
+        If the span has ended, `snapshot` is the start of the next one.
+        """
         first = self._first
         if first is None or first.at_ns < pace.last_ns or _down(first) != _down(snapshot):
             self._first = snapshot
@@ -107,7 +110,7 @@ def _down(snapshot: Snapshot) -> set[NodeId]:
 
 
 class FindingHistory:
-    """The findings of a run: open ones, and closed ones."""
+    """The findings of a run: those whose stalls still last, and those whose stalls are over."""
 
     def __init__(self) -> None:
         """Start without findings."""
@@ -115,12 +118,12 @@ class FindingHistory:
         self.closed: list[Finding] = []
 
     def take(self, found: Iterable[Finding], lasts: Callable[[Finding], bool] = lambda finding: False) -> list[Finding]:
-        """Add the findings of a look; return those that are new, newly confirmed, or newly permanent.
+        """Add what a look at the fleet `found`; return the findings that are new, newly confirmed, or newly permanent.
 
-        A look may not name an earlier finding any more, because its patience is longer or because something may still
-        end the stall. Such a finding is not over while it `lasts`, but it is not permanent any more. It is over if
-        another finding has its waits now, or if its nodes wait in or behind a permanent one. A permanent finding whose
-        stall another one continues is not over: the later one takes over its beginning.
+        An earlier finding may be missing in a look, because the look has more patience or because something may still
+        end the stall. Such a finding stays open while it `lasts`, but is not permanent any more. It is over if another
+        finding has its waits now, or if its nodes are held by a permanent stall. A permanent finding that a later one
+        continues is not over: the later one takes over its beginning.
         """
         found = list(found)
         before = _earlier(self.open, found)
@@ -141,7 +144,7 @@ class FindingHistory:
         return news
 
     def close(self, finding: Finding, how: str) -> None:
-        """Close a finding whose stall was ended by the policy `how`: `skip` or `resend`."""
+        """Close a finding whose stall was ended by the scenario's policy `how`: `skip` or `resend`."""
         self.open = [each for each in self.open if not each.is_same(finding)]
         self.closed.append(replace(finding, over=True, ended_by=how))
 
@@ -165,7 +168,7 @@ def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Findin
 
 
 def _is_behind(before: Finding, now: Finding) -> bool:
-    """Return whether all nodes of an earlier, temporary finding now wait in or behind a permanent one."""
+    """Return whether all nodes of the temporary finding `before` are held by the permanent finding `now`."""
     held = {*now.roots, *now.behind}
     return now.permanent and not before.permanent and held.issuperset((*before.roots, *before.culprits))
 

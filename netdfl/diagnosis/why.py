@@ -53,7 +53,7 @@ class ReasonKind(StrEnum):
 
 
 NOT_COME = frozenset({ReasonKind.LOST, ReasonKind.RECEIVER_DOWN, ReasonKind.RECEIVER_RESTARTED})
-"""The kinds in which the message was sent and does not come."""
+"""The kinds of reasons in which the message was sent and does not come."""
 IS_DOWN = frozenset({ReasonKind.ABSENT, ReasonKind.CRASHED, ReasonKind.PAUSED, ReasonKind.STANDING, ReasonKind.STOPPED})
 NEVER_SENT = frozenset({ReasonKind.PAST, ReasonKind.FINISHED, ReasonKind.TAKEN_FOR_GONE, ReasonKind.UNKNOWN_SENDERS})
 
@@ -136,7 +136,10 @@ FEW_LINKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Divide:
-    """A division of the fleet by links that are down: two or more groups, or `one_way` from first to second."""
+    """A division of the fleet by the links `edges`, all down.
+
+    `sides` are the groups between which nothing passes; `one_way`: only nothing from the first to the second.
+    """
 
     edges: tuple[Edge, ...]
     sides: tuple[tuple[NodeId, ...], ...]
@@ -180,11 +183,14 @@ _PLACES = (
     frozenset({ReasonKind.SILENT}),
     NEVER_SENT,
 )
-"""The order of clauses in a sentence."""
+"""The kinds of reasons in the order of their clauses in a sentence."""
 
 
 def clause_of(reason: Reason) -> tuple[int, Hashable]:
-    """Return the key by which reasons share a clause: the clause's place, and the kind and end of an outage."""
+    """Return a key: reasons with the same key share a clause of a sentence.
+
+    It is the place of the clause, and what must be equal within it, such as the end of an outage.
+    """
     place = next((number for number, whys in enumerate(_PLACES) if reason.why in whys), len(_PLACES))
     match place:
         case 0:

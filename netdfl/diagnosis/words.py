@@ -37,19 +37,22 @@ def rounds(numbers: Collection[int]) -> str:
 
 
 def behind(waiters: Sequence[NodeId], roots: Sequence[NodeId]) -> str:
-    """Return a phrase about nodes that wait behind others: `; 4, 5 and 6 wait behind it`, or an empty text."""
+    """Return `; 4, 5 and 6 wait behind it`, or `them` if there are several roots; an empty text without waiters."""
     if not waiters:
         return ""
     return f"; {listed(waiters)} wait{'s' if len(waiters) == 1 else ''} behind {'it' if len(roots) == 1 else 'them'}"
 
 
 def for_whom(wait: WaitNow) -> str:
-    """Return the nodes for which a wait needs messages, as text: `1`, `1 or 2`, `1 and 2`, `2 of 1, 2 and 5`."""
+    """Return, as text, the nodes whose messages a waiting node lacks: `1`, `1 or 2`, `1 and 2`, `2 of 1, 2 and 5`."""
     return lacking(sorted(wait.awaited), wait.short, room=wait.what is WaitKind.ROOM)
 
 
 def lacking(sources: Sequence[NodeId], short: int, *, room: bool) -> str:
-    """Return a phrase: the node lacks messages of `short` of `sources`, or `room` in their mailboxes."""
+    """Return the nodes whose messages are lacking: `1 and 2`, or `2 of 1, 2 and 5` if `short` messages suffice.
+
+    `room`: room in their mailboxes is lacking instead.
+    """
     if room:
         return f"room at {listed(sources)}"
     if short >= len(sources):
@@ -69,7 +72,10 @@ def entry(events: Collection[int | None]) -> str:
 
 
 def core_links(names: Collection[str], *, past: bool = False) -> str:
-    """Return `the core link a--b is`, `the core links a--b and b--c were`; an empty text if a name is empty."""
+    """Return `the core link a--b is` or `the core links a--b and b--c are` (`past`: `was`, `were`).
+
+    An empty text if a name is empty.
+    """
     known = sorted(set(names))
     if "" in known:
         return ""
@@ -79,13 +85,16 @@ def core_links(names: Collection[str], *, past: bool = False) -> str:
 
 
 def until(ends_ns: Sequence[int | None], never: str = "for good") -> str:
-    """Return the end of outages as text: `until 20 s`, or `never` if one of them has no end."""
+    """Return the end of outages as text: `until 20 s`, or the text `never` if one of them has no end."""
     known = [ns for ns in ends_ns if ns is not None]
     return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else never
 
 
 def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
-    """Return a phrase about a return: `returns at 12 s`, `does not return`; with `hoped`, `may return until 12 s`."""
+    """Return a phrase about the return of one node or `many`: `returns at 12 s`, `does not return`.
+
+    `hoped`: the return is uncertain: `may return until 12 s`.
+    """
     known = [ns for ns in ends_ns if ns is not None]
     if len(known) < len(ends_ns):
         return f"{'do' if many else 'does'} not return"
@@ -95,7 +104,7 @@ def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
 
 
 def joins(at_ns: Sequence[int | None], in_rounds: Sequence[int | None], *, many: bool) -> str:
-    """Return a phrase about nodes that have yet to join: `joins at 20 s`, `joins in round 5`."""
+    """Return a phrase about one node or `many` that have yet to join: `joins at 20 s`, `joins in round 5`."""
     known = [ns for ns in at_ns if ns is not None]
     by_round = [round for ns, round in zip(at_ns, in_rounds, strict=True) if ns is None and round is not None]
     when = ([f"at {seconds(max(known))}"] if known else []) + ([f"in {rounds(by_round)}"] if by_round else [])
@@ -105,7 +114,7 @@ def joins(at_ns: Sequence[int | None], in_rounds: Sequence[int | None], *, many:
 
 
 def span(ids: Collection[NodeId]) -> str:
-    """Return node ids as text, three or more in a row by their ends: `node 4`, `nodes 0 to 3 and 6`."""
+    """Return node ids as text, three or more consecutive ones as a range: `node 4`, `nodes 0 to 3 and 6`."""
     rows = groupby(enumerate(sorted(ids)), lambda each: each[1] - each[0])  # in a row, both go up by one
     runs = [[node for _, node in row] for _, row in rows]
     parts: list[object] = [part for run in runs for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]

@@ -95,7 +95,7 @@ class NodeHost:
     """One life of one node, and the hooks of its runtime."""
 
     admits: ClassVar[bool] = False
-    """Whether messages are admitted in virtual time too, where nobody comes from outside: so tests see honest nodes."""
+    """Whether messages are checked in virtual time too, where no stranger can send any; set by tests of this."""
 
     def __init__(
         self, blueprint: Blueprint, node: NodeId, life: Life, parts: NodeParts, crashed: Callable[[], None]

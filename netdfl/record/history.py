@@ -136,7 +136,7 @@ class History:
         return found[-1] if found else None
 
     def longest_outage(self, node: NodeId, begin: float, end: float) -> NodeOutage | None:
-        """Return the outage of `node` with the longest overlap with a time span; among equals, the last."""
+        """Return the outage of `node` that overlaps most with the time from `begin` to `end`; of equals, the last."""
         found = [each for each in self.outages.get(node, ()) if each.begin < end and each.end > begin]
         return max(reversed(found), key=lambda each: min(each.end, end) - max(each.begin, begin), default=None)
 

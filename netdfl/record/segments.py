@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 LEAST_BYTES = 4 << 20
-"""Smaller tables stay lines: some 25,000 messages, which a query reads in a few hundredths of a second."""
+"""Tables with fewer bytes stay JSON lines: some 25,000 messages, which a query reads in hundredths of a second."""
 _NUMBERED = re.compile(r".*\.jsonl\.(\d{1,9})")
 _SEGMENT = re.compile(r"[a-z_]+\.(\d{1,9})\.parquet")
 
