@@ -26,28 +26,31 @@ from netdfl.record.run import Run
 ACCOUNTS_FILE = "accounts.json"
 QUIET_NS = NS_PER_S
 TOGETHER_NS = 5 * NS_PER_S
-"""Accounts that are further apart are not of one moment: the node of the earlier one had ended by then."""
+"""If one node's account is older than the newest by more than this, the node had ended before that moment, in ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """One node's two accounts: when its last wait had become long, and when it ended; the same one while it runs."""
+    """One node's two accounts of its state: `quiet`, when its last wait had become long, and `last`, when it ended.
+
+    While the node runs, both are the same.
+    """
 
     quiet: Account
     last: Account
 
     @classmethod
     def of(cls, quiet: Account | None, last: Account) -> Self:
-        """Return the accounts of a node; without one of a long wait, the node was working."""
+        """Return a node's accounts. Without `quiet`, an account of a long wait, the node counts as working then."""
         return cls(replace(last, state=State.RUNNING, wait=None) if quiet is None else quiet, last)
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Read the accounts of the node in `directory`; None if there are none."""
+        """Read the accounts that the node in `directory` wrote; None if there are none."""
         return read_form(directory / ACCOUNTS_FILE, TypeAdapter(cls))
 
     def write(self, directory: Path) -> None:
-        """Write the accounts. Raises RunError."""
+        """Write the accounts to a file in `directory`. Raises RunError."""
         said: dict[str, Any] = {"quiet": self.quiet.to_json(), "last": self.last.to_json()}
         RunDirectory(directory).write_json(ACCOUNTS_FILE, said)
 
@@ -59,9 +62,9 @@ def find_stalls(
     detector: str,
     allows: Allows = lambda setting: True,
 ) -> tuple[list[Finding], Snapshot]:
-    """Return the stalls in which the fleet was stopped, and the snapshot that shows them.
+    """Return the stalls in which a fleet was when its nodes ended, and the snapshot that shows them.
 
-    A node without an account, or with one from long before the others', counts as dead.
+    A node without an account, or whose account is much older than the others', counts as dead.
     """
     at_ns = max((each.last.at_ns for each in accounts.values()), default=0)
     down = {node: _down(accounts.get(node)) for node in nodes if not _present(accounts.get(node), at_ns)}
@@ -78,7 +81,7 @@ def find_stalls(
 
 
 def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
-    """Return the deadlocks that nodes found by probes; they are over if all their nodes have `finished` since."""
+    """Return the deadlocks that nodes found by probes; a deadlock is over if all its nodes have `finished` since."""
     rows = run.rows("SELECT at_s, round, details FROM events WHERE kind = 'probed' ORDER BY at_s, node")
     found: dict[Any, Finding] = {}
     for at_s, round, details in rows:

@@ -46,7 +46,7 @@ from netdfl.supervisor.stalls import settings_of
 
 PACKETS = "packets.json"
 EACH_PROVENANCE = "provenance"
-"""Folder of a collected run with the provenance of each node, a file a node."""
+"""Folder of a collected run with one file a node: the versions and sources that the node ran on."""
 _PHASES: Mapping[NodeStage, Phase] = {
     NodeStage.FINISHED: Phase.FINISHED,
     NodeStage.CRASHED: Phase.CRASHED,
@@ -55,7 +55,7 @@ _PHASES: Mapping[NodeStage, Phase] = {
 
 
 class NodeFolder(NamedTuple):
-    """One node's folder, and the last record that the node wrote about itself."""
+    """The folder of one node, and the last version of its `node.json`."""
 
     folder: Path
     record: NodeRecord
@@ -182,7 +182,10 @@ def _copy(parts: Mapping[NodeId, NodeFolder], target: Path) -> None:
 
 
 def _duration_s(parts: Mapping[NodeId, NodeFolder]) -> float:
-    """Return the seconds from the common start to the end of the last node, or of the last finished one."""
+    """Return the seconds from the common start to the end of the last node.
+
+    If any node has finished, only finished nodes count.
+    """
     records = [part.record for part in parts.values()]
     ended = [record for record in records if record.stage is NodeStage.FINISHED] or records
     return max(record.at_s or 0.0 for record in ended)
@@ -233,7 +236,7 @@ def _record_deaths(
 def _find_deaths(
     blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder], known: Mapping[NodeId, str]
 ) -> dict[NodeId, tuple[NodeFolder | None, str]]:
-    """Return every node that did not end properly, with the reason."""
+    """Return the folder of each node that did not end properly, and the reason; reasons in `known` go first."""
     found = {node: (parts.get(node), _cause(blueprint, parts.get(node))) for node in blueprint.node_ids}
     return {node: (part, known.get(node, cause)) for node, (part, cause) in found.items() if cause}
 
@@ -251,7 +254,10 @@ def _cause(blueprint: Blueprint, part: NodeFolder | None) -> str:
 
 
 def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[str, Any]:
-    """Return the layer of links, and the packet counts of the forwarder."""
+    """Return the layer on which links act and, if a packet forwarder left a file, its counts.
+
+    Its counts by edge are copied to `directory`.
+    """
     links: dict[str, Any] = {"layer": scenario.world.loss_layer}
     if (folder / PACKETS).is_file():
         counted = read_form(folder / PACKETS, RESULT)
@@ -263,7 +269,7 @@ def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[st
 def _find_stalls(
     blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, NodeFolder], note: Callable[[str], None]
 ) -> tuple[list[Finding], bool]:
-    """Return the stalls of stopped nodes, and whether they were permanent, so that stopping changed nothing."""
+    """Return the stalls of nodes that a user stopped, and whether they were permanent: then stopping cost nothing."""
     stopped = [node for node, part in parts.items() if part.record.stage is NodeStage.STOPPED]
     if not stopped:
         return [], False

@@ -1,6 +1,6 @@
-"""The command `netdfl credentials`: a file for each node without a supervisor, which proves its identity.
+"""The command `netdfl credentials`: for each node without a supervisor, a file by which it proves its identity.
 
-Each also has the secret of the fleet, as has a file for nodes that talk in plain text.
+Each file also has the secret of the fleet. So has a separate file, for nodes that talk in plain text.
 
 With its file a node can certify lives of its own, each with a new key that never leaves the node, and no other node.
 The authority that made the files is thrown away: no node joins the fleet later.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWNERS, _EVERYBODYS, _OTHERS = 0o600, 0o644, 0o077
 MOUNTED = Path("/run/secrets")
-"""Where container engines mount a file: only processes of the one node's container can read it there."""
+"""The folder in which container engines mount secret files: only processes of that container can read them."""
 FLEET_SECRET = "fleet.secret"
 LEAST_LETTERS = 32
 _MOST_BYTES = 1 << 16
@@ -36,10 +36,11 @@ _SECRET_IN = re.compile(_SECRET.format("([0-9a-f]{64})"))
 def write_credentials(
     scenario: Scenario, folder: Path, *, mounted: bool = False, tls: bool | None = None
 ) -> list[Path]:
-    """Write the file of each node of `scenario`, and `fleet.secret`, into the new `folder`, for its owner only.
+    """Write a file for each node of `scenario`, and the file `fleet.secret`, into the new `folder`; return their paths.
 
-    `tls`: only the first, or only the second, which nodes need that talk in plain text.
-    `mounted`: each will be mounted into a container, whose user is another. Raises InputError.
+    `tls`: true for the nodes' files only, false for `fleet.secret` only, which nodes need that talk in plain text; None
+    for both. Only their owner can read them, unless they will be `mounted` into containers, whose users are others.
+    Raises InputError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--out {folder} is not an empty directory; name a new one, or empty it first")
@@ -54,7 +55,7 @@ def write_credentials(
 
 
 def bundles(num_nodes: int, secret: str) -> dict[NodeId, str]:
-    """Return the contents of each node's file, signed by a temporary authority, with the fleet's `secret`."""
+    """Return the contents of each node's file: its authority, signed by a temporary one, and the fleet's `secret`."""
     from netdfl.transport.security.authority import Authority
 
     authority = Authority.make(secrets.token_hex(8))

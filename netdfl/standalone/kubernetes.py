@@ -1,8 +1,8 @@
-"""The command `netdfl testbed --for kubernetes`: manifests by which a cluster runs the fleet.
+"""The command `netdfl testbed --for kubernetes`: manifests with which a Kubernetes cluster runs the fleet.
 
-An Indexed Job has a pod for each node, which others find by the names of a headless Service. The scenario comes
-from a ConfigMap, each node's credentials from a Secret of which its container sees one file. All write
-to one volume; a second Job collects a run from it.
+An Indexed Job has a pod for each node, which others find by the names of a headless Service. The scenario comes from a
+ConfigMap. The credentials of all nodes are in a Secret, and each node's container sees its own file alone. All nodes
+write to one volume; a second Job collects a run from it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from netdfl.worlds.containers.image import asks_gpus, write_recipe
 
 RECORD = "/netdfl-record"
 MOST_BYTES = 1_000_000
-"""Most bytes in a ConfigMap, with some margin."""
+"""Most bytes in a ConfigMap: somewhat less than Kubernetes allows."""
 LONGEST_NAME = 40
 GIVEN_UP = [1, 2, 4, 130]
 """Exit codes of `netdfl node` after which the same node would fail again."""
 KINDS = ("job", "pod", "service", "networkpolicy", "configmap", "secret", "persistentvolumeclaim")
-"""All kinds of objects of a fleet, for its removal: the file with its Secret may be deleted by then."""
+"""All kinds of objects of a fleet, by which it is removed, as the file with its Secret may be deleted by then."""
 _OWNER = {"runAsNonRoot": True, "runAsUser": IMAGE_USER, "runAsGroup": IMAGE_USER, "fsGroup": IMAGE_USER}
 
 Manifest = dict[str, Any]

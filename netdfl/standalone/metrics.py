@@ -20,9 +20,9 @@ from netdfl.record.store import STORE
 
 @contextmanager
 def offered(where: tuple[str, int] | None, figures: Callable[[], MetricValues]) -> Iterator[None]:
-    """Answer Prometheus at host and port `where`, in a thread, inside the context; do nothing if `where` is None.
+    """Answer requests of Prometheus at `where`, a host and a port, in a thread, as long as the context lasts.
 
-    Raises InputError if this machine can't listen there.
+    Do nothing if `where` is None. Raises InputError if this machine can't listen there.
     """
     if where is None:
         yield
@@ -45,15 +45,15 @@ def offered(where: tuple[str, int] | None, figures: Callable[[], MetricValues]) 
 
 
 class WaitCounter:
-    """The number and the seconds of a node's waits, by the way in which they ended, read from its growing record."""
+    """A counter of a node's waits and their seconds, by the way in which they ended, from its growing record."""
 
     def __init__(self, file: Path) -> None:
-        """Count the rows of `file`, which may not exist yet."""
+        """Count the rows of `file`, the node's table of waits, which may not exist yet."""
         self._file, self._read = file, 0
         self._counts: dict[str, tuple[int, float]] = {}
 
     def counts(self) -> Mapping[str, tuple[int, float]]:
-        """Return the counts up to now."""
+        """Return the number of waits and their seconds up to now, by the way in which they ended."""
         with suppress(FileNotFoundError), self._file.open("rb") as file:
             file.seek(self._read)
             text, _, torn = file.read().rpartition(b"\n")
@@ -66,10 +66,10 @@ class WaitCounter:
 
 
 class NodeFigures:
-    """The figures of a living node, read from its own memory and record."""
+    """The figures of a running node for Prometheus, read from its memory and record by a call of this object."""
 
     def __init__(self, node: LivingNode, waits: WaitCounter) -> None:
-        """Read the figures of `node`."""
+        """Read the figures of `node`, and the counts of its waits from `waits`."""
         self._node, self._waits = node, waits
 
     @classmethod
@@ -78,7 +78,7 @@ class NodeFigures:
         return cls(node, WaitCounter(directory / STORE / f"waits-{node.id:03d}.jsonl"))
 
     def __call__(self) -> MetricValues:
-        """Return the figures of this moment."""
+        """Return the node's figures of this moment."""
         host, scenario = self._node.host, self._node.blueprint.scenario
         ledger, wait, id = host.parts.ledger, host.node.waits.current, str(self._node.id)
         now_ns = self._node.clock.now_ns()

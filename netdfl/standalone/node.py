@@ -44,7 +44,7 @@ from netdfl.transport.security.identity import Identity
 KILLED = 137
 FAREWELL_S, FAREWELL_CALL_S = 0.2, 1.0
 PATIENCE_S = 10.0
-"""Seconds that a finished node waits for one that no longer answers."""
+"""Seconds that a finished node waits for another one that no longer answers."""
 
 
 def live(request: Request) -> int:
@@ -72,7 +72,7 @@ def _without_oracle(scenario: Scenario) -> Scenario:
 
 
 def say_what_is_missing(blueprint: Blueprint) -> None:
-    """Print which parts of the scenario nodes without a supervisor do not carry out."""
+    """Print which parts of the scenario are left out because the nodes have no supervisor."""
     scenario: Any = blueprint.scenario
     if scenario.world.loss_layer == "packet" and (scenario.links or scenario.events):
         print("links act on packets: this process applies none, something below it must", file=sys.stderr)
@@ -206,8 +206,8 @@ class StandaloneNode:
     def go_on_without_who_is_done(self) -> None:
         """Stop waiting for nodes that had finished when this life began.
 
-        Their messages reached an earlier life, or never will. A node that sends unacknowledged messages again is
-        awaited until it reports that none are left.
+        Their messages reached an earlier life, or never will. With acknowledged delivery such a node may still send
+        this one messages again: it is awaited until it reports that none are left.
         """
         self.meeting.on_finished = self.hear_finished
         if self.blueprint.scenario.delivery.kind != "acknowledged":
@@ -216,7 +216,7 @@ class StandaloneNode:
                     self.hear_finished(peer, owes=False)
 
     def hear_finished(self, peer: NodeId, owes: bool) -> None:
-        """Record that `peer` has finished; `owes`: it still sends this node unacknowledged messages."""
+        """Note that `peer` has finished; wait for it no more, unless it `owes` this node unacknowledged messages."""
         if not owes and peer not in self.host.node.waits.gone:
             self.host.tell("gone", peer=peer, detector="finished")
             self.host.node.waits.set_gone(peer)
@@ -227,7 +227,7 @@ class StandaloneNode:
         return delivery is not None and any(each[0] == peer for each in delivery.due_again)
 
     def tell_of_last_life(self) -> None:
-        """Record that the last life ended unplanned, which no other process has recorded."""
+        """Record that the node's last life died, since no other process has recorded that."""
         before = self.start.before
         if before is None:
             self.host.tell("died", reason="its record is gone, and it began again")
@@ -237,12 +237,12 @@ class StandaloneNode:
             self.living.store.event(at_ns, self.request.node, before.round, "died", reason=reason)
 
     def interrupt(self) -> None:
-        """Leave after SIGTERM or Ctrl-C, keeping the record."""
+        """Leave the fleet after SIGTERM or Ctrl-C, keeping the record."""
         self.interrupted = True
         self.stopped.set()
 
     def exit_code(self, code: int) -> int:
-        """Return the exit code for the process."""
+        """Return the exit code for the process; `code` is that of the node's life."""
         if self.record.stage is NodeStage.FINISHED:
             return ExitCode.PASS
         if code:
@@ -256,7 +256,7 @@ class StandaloneNode:
         await _first(self.stopped.wait(), self.over())
 
     async def over(self) -> None:
-        """Return when all nodes are done; a server's clients are done when the server is."""
+        """Return when all nodes are done and know that this one is; clients of a server are done when the server is."""
         server = self.blueprint.network.server
         if server is None or server == self.request.node:
             await self.done.wait()
@@ -267,7 +267,7 @@ class StandaloneNode:
         await self.farewell()
 
     async def server_done(self, server: NodeId) -> None:
-        """Return when, after the server is done, this client has nothing left to do or its time is over."""
+        """Return when the server is done, and this client has nothing left to do or no time left."""
         await self.confirmed(server)
         done_ns, pace = self.clock.now_ns(), Pace([self.request.node])
         pace.at(self.request.node, self.host.round, done_ns)
@@ -277,9 +277,9 @@ class StandaloneNode:
                 return
 
     async def confirmed(self, server: NodeId) -> None:
-        """Return when the server at its own address confirms that it is done, or no longer answers after that.
+        """Return when the server, asked at its own address, says that it is done, or has said so and no longer answers.
 
-        Whoever calls could say so in its name.
+        A call in the server's name is no proof: any process could make one.
         """
         finished, silent_since = self.meeting.finished[server], 0.0
         while True:
@@ -320,7 +320,7 @@ class StandaloneNode:
             await asyncio.sleep(FAREWELL_S)
 
     def patience_s(self, peer: NodeId) -> float:
-        """Return the seconds that `peer` may be silent, more if it is scheduled to return."""
+        """Return the seconds that `peer` may be silent before it is given up: more if the schedule restarts it."""
         now = self.clock.now_ns()
         due = [
             event.after_ns if event.at_ns is None else event.at_ns - now
@@ -360,7 +360,7 @@ class StandaloneNode:
             self.write(self.record.stage)
 
     def notice_wait(self) -> None:
-        """Save an account of the current wait once it has become long."""
+        """Save an account of the node once its current wait has become long."""
         wait = self.host.node.waits.current
         if wait is None or self.clock.now_ns() - wait.since_ns < QUIET_NS:
             self.quiet = None
@@ -396,9 +396,9 @@ class StandaloneNode:
         """Return immediately, because reports are written at once."""
 
     async def part(self, code: int, crash: Crashed | None) -> None:
-        """End the process as a crash would.
+        """End the process at once if the node crashed.
 
-        A signal to itself would not reach the first process of a container.
+        It does not send itself a signal, which would not reach the first process of a container.
         """
         if crash is not None:
             os._exit(KILLED)

@@ -26,7 +26,7 @@ from netdfl.standalone.record import NodeRecord
 from netdfl.worlds.containers.compose import SOCKET
 
 NODES, NETWORK, LINKS = "nodes", "network", "links.json"
-"""Written parts of a testbed's folder: a folder per node, the network's folder, the forwarder's counts."""
+"""Names in a testbed's folder: the folder of all nodes' folders, the network's folder, and the forwarder's counts."""
 _LOOK_NS, _LEFT_ALONE_NS = 50_000_000, 5_000_000_000
 
 
@@ -75,12 +75,12 @@ class ForwarderMonitor:
         self.came, self.seen_ns, self.timer = start_ns is not None, time.monotonic_ns(), NanosecondTimer()
 
     def until(self, over: Callable[[], bool]) -> None:
-        """Forward packets until `over` returns true, or until all nodes have left."""
+        """Forward packets until `over()` is true, or until all nodes have left."""
         self.timer.arm(time.monotonic_ns() + _LOOK_NS)
         self.forwarder.serve(self.start_ns or time.monotonic_ns(), self.timer.fd, lambda: self.look(over))
 
     def look(self, over: Callable[[], bool]) -> None:
-        """End the forwarder if `over` returns true or all nodes have left; else schedule the next check."""
+        """End the forwarder if `over()` is true or all nodes have left; else schedule the next check."""
         self.timer.clear()
         now_ns = time.monotonic_ns()
         if self.forwarder.lines:
@@ -93,7 +93,7 @@ class ForwarderMonitor:
         self.timer.arm(min(soon, self.start_ns) if self.start_ns is not None and self.start_ns > now_ns else soon)
 
     def find_start(self) -> int | None:
-        """Return the start on which the nodes agreed, once a node has recorded it."""
+        """Return the start on which the nodes agreed, in ns of the monotonic clock; None before a node recorded it."""
         for path in (self.folder / NODES).iterdir():
             with suppress(InputError):
                 record = NodeRecord.read(path)

@@ -21,7 +21,7 @@ NODE_FILE = "node.json"
 
 
 class NodeStage(StrEnum):
-    """The progress of a node; after an unplanned death, the last stage that it wrote."""
+    """How far a node has come, as it wrote last; after an unplanned death, its last stage before."""
 
     GATHERING = "gathering"
     RUNNING = "running"
@@ -34,7 +34,7 @@ class NodeStage(StrEnum):
 
 @with_config(OPEN)
 class CrashForm(TypedDict):
-    """The form of a scheduled crash: its time, and its entry of `events`."""
+    """The form of a scheduled crash: its time, and the entry of the scenario's `events` (`source`) that caused it."""
 
     at_ns: Nanoseconds
     source: Count
@@ -45,11 +45,22 @@ class CrashForm(TypedDict):
 class NodeRecord:
     """The record of one node in one run.
 
-    `run_id` is hexadecimal, `epoch` counts restarts, `round` is the last one begun.
-
-    `start_monotonic_ns` is the fleet's start by the machine's monotonic clock, for processes beside the node; `at_s` is
-    the time of writing, in seconds since that start. `versions` are the node's, `crash` holds the details of a scripted
-    crash. `open`: the fleet had no secret, so whoever reached its ports could take part.
+    Attributes:
+        node: the node.
+        run_id: the id of the run, hexadecimal.
+        epoch: the number of the node's life: how often it has restarted.
+        scenario_hash: the hash of the scenario.
+        open: whether the fleet had no secret, so that any process that reached its ports could take part.
+        stage: how far the node has come.
+        round: the last round that it began.
+        loss: its last training loss; None: not finite.
+        start_monotonic_ns: the fleet's start on the monotonic clock of the machine, for other processes there.
+        at_s: when this was written, in seconds since that start.
+        address: the address at which the node listens.
+        pid: the id of its process.
+        reason: why it failed; empty: it did not.
+        versions: its versions of packages.
+        crash: the scripted crash that ended it; None: none did.
     """
 
     node: NodeField

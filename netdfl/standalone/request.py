@@ -116,7 +116,7 @@ def make_request(
     open_to_all: bool = False,
     metrics: str | None = None,
 ) -> Request:
-    """Check the command-line arguments; return the request. Raises InputError."""
+    """Check the arguments of the command line; return the request to start the node. Raises InputError."""
     check_joins(scenario)
     host, port = split_address(listen)
     _check_talk(credentials, tls, secret, open_to_all, host)
@@ -142,19 +142,22 @@ def make_request(
 
 
 def metrics_address(text: str) -> tuple[str, int]:
-    """Return host and port of `9100` or `10.0.0.2:9100`; without a host the loopback. Raises InputError."""
+    """Return host and port of `9100` or `10.0.0.2:9100`; without a host, that of the loopback. Raises InputError."""
     return split_address(text if ":" in text else f"{LOOPBACK}:{text}")
 
 
 def _proofs(credentials: Path | None, secret: Path | None, node: NodeId) -> tuple[Authority | None, str]:
-    """Return the authority and the fleet's secret, from the file that is given. Raises InputError."""
+    """Return the node's authority (None without credentials) and the fleet's secret, from the files.
+
+    Raises InputError.
+    """
     if credentials is not None:
         return read_credentials(credentials, node)
     return None, "" if secret is None else read_secret(secret)
 
 
 def _check_talk(credentials: Path | None, tls: bool, secret: Path | None, open_to_all: bool, host: str) -> None:
-    """Raise InputError if the options do not state how nodes prove their identity or their fleet."""
+    """Raise InputError unless the options say how nodes prove who they are, or that they belong to the fleet."""
     if tls and credentials is None:
         raise InputError(
             "nodes that nobody looks after prove to each other who they are: make a file for each by "
@@ -181,7 +184,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _addresses(scenario: Scenario, node: NodeId, peers: Path) -> Mapping[NodeId, str]:
-    """Return the address of every node of `scenario`, including `node`. Raises InputError."""
+    """Return the address of every node of `scenario`, from the file `peers`; check that `node` is among them.
+
+    Raises InputError.
+    """
     if scenario.world.kind not in WORLDS:
         raise InputError(
             f"a node by hand runs on the real clock, and {scenario.name} is of the world {scenario.world.kind}; "

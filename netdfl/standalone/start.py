@@ -29,7 +29,7 @@ from netdfl.transport.security.identity import Identity, plainly
 from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, SECRET, VERSION
 
 LEAD_NS = 1_000_000_000
-"""Time between the agreement on the start and the start, in which all nodes learn it and measure it."""
+"""Nanoseconds between the decision on the fleet's start and that start, in which all nodes learn and measure it."""
 LAST_ASKED_NS = 200_000_000
 POLL_S = 0.1
 CALL_S = 1.0
@@ -41,7 +41,7 @@ _MEANT = {
 
 
 class NothingToRun(InputError):
-    """The error for a node whose part in the run is over, by the scenario or its own failure."""
+    """The error for a node whose part in the run is over: by the schedule, or because it failed."""
 
 
 class RunIdentity(NamedTuple):
@@ -61,7 +61,7 @@ class StartNegotiation:
         events: Sequence[CompiledEvent],
         versions: Versions = {},  # noqa: B006
     ) -> None:
-        """Start the timer of the timeout. `versions` are the node's software versions."""
+        """Start the clock of the start timeout. `events` are the compiled schedule, `versions` the node's software."""
         self.request, self.scenario_hash, self.events, self.versions = request, scenario_hash, events, versions
         self.credentials = request.certify(0)  # for asking: which life this is, the others tell
         self.lines = {
@@ -74,7 +74,7 @@ class StartNegotiation:
         self.before = NodeRecord.read(request.directory)
 
     async def certify(self, epoch: int) -> None:
-        """Use credentials of life `epoch` of this node from now on."""
+        """Prove the node's identity by credentials for its life `epoch` from now on."""
         if epoch and self.credentials is not None:
             self.credentials = self.request.certify(epoch)
             await asyncio.gather(*(line.aclose() for line in self.lines.values()))
@@ -84,7 +84,10 @@ class StartNegotiation:
     # which life this is
 
     async def find_beginning(self) -> RunIdentity:
-        """Learn the run from the other nodes, or create it. Raises InputError, MachineError."""
+        """Return which run and life begins here: learned from the other nodes, or created.
+
+        Raises InputError, MachineError.
+        """
         before = self.before
         if before is not None and before.stage is NodeStage.FINISHED:
             raise InputError(
@@ -102,14 +105,14 @@ class StartNegotiation:
         return await (self._draw() if self.request.node == self.request.first else self._ask_first())
 
     async def _draw(self) -> RunIdentity:
-        """Create the run, unless this first node lost its record and the others have started already."""
+        """Create the run or, if the other nodes have started already, rejoin them: this first node lost its record."""
         replies = await self._ask_all()
         if any(reply.start_ns is not None for reply in replies.values()):
             return await self._return_empty(replies)
         return RunIdentity(secrets.token_bytes(8) if self.before is None else bytes.fromhex(self.before.run_id))
 
     async def _ask_first(self) -> RunIdentity:
-        """Learn the run from the first node."""
+        """Learn the run from the node with the lowest number; rejoin if it knows an earlier life of this one."""
         while True:
             reply = await self._ask(self.request.first)
             if reply is not None and reply.start_ns is not None and reply.answer.HasField("known_epoch"):
@@ -119,7 +122,7 @@ class StartNegotiation:
             await self._pause(f"{self._who([self.request.first])} does not answer")
 
     async def _live_again(self, before: NodeRecord) -> RunIdentity:
-        """Rejoin the run that the node's record names."""
+        """Rejoin the run that `before`, this node's own record, names."""
         epoch, run_id = before.epoch + 1, bytes.fromhex(before.run_id)
         back = before.planned_return(self.events)
         if before.stage is NodeStage.CRASHED and back is None:
@@ -135,13 +138,13 @@ class StartNegotiation:
         return RunIdentity(run_id, Life(epoch, _afresh(before.round, replies, 0 if back is None else back.weight)))
 
     async def _return_empty(self, replies: Mapping[NodeId, Reply]) -> RunIdentity:
-        """Rejoin the run after this node's record was lost, in a life with a number that no other node knows."""
+        """Rejoin the run after this node's record was lost, in a life with a number that no other node knows yet."""
         known = [r.answer.known_epoch for r in replies.values() if r.answer.HasField("known_epoch")]
         run_id = next(reply.answer.run_id for reply in replies.values() if reply.start_ns is not None)
         return RunIdentity(run_id, Life(max(known, default=0) + 1, _afresh(0, replies)))
 
     async def _running(self, run_id: bytes) -> dict[NodeId, Reply]:
-        """Return the answers of nodes that are running now, at least one."""
+        """Wait until some node is running the run `run_id`; return the answers of all that are."""
         while True:
             replies = await self._ask_all(run_id)
             if running := {node: reply for node, reply in replies.items() if reply.start_ns is not None}:
@@ -182,7 +185,7 @@ class StartNegotiation:
                 await self._pause(f"{self._who(sorted(left))} did not come, or can't be reached from here{why}")
 
     async def _start_of_first(self, meeting: Meeting) -> int:
-        """Ask the first node until shortly before the start; return the start by the fastest answer."""
+        """Ask the first node until shortly before the start; return the start according to its fastest answer."""
         best: Reply | None = None
         what = f"{self._who([self.request.first])} does not answer"
         while best is None or time.monotonic_ns() < (best.start_ns or 0) - LAST_ASKED_NS:
@@ -202,7 +205,7 @@ class StartNegotiation:
         return best.start_ns
 
     def _tell_versions(self, software: Mapping[NodeId, Versions]) -> None:
-        """Print which nodes use other software versions than this node, which does so for all."""
+        """Print which nodes use other versions of software than this node. The first node prints this for all."""
         others = {f"node {node}": theirs for node, theirs in sorted(software.items())}
         for sentence in told(others, f"node {self.request.node}", self.versions):
             print(sentence, file=sys.stderr)
@@ -210,7 +213,7 @@ class StartNegotiation:
     async def _start_of_others(self, meeting: Meeting) -> int:
         """Tell all nodes that this one has restarted, and learn which are done; return the fleet's start.
 
-        The fastest answer is the most exact.
+        The start is from the fastest answer, which is the most exact.
         """
         found: list[Reply] = []
         asked = 0

@@ -102,7 +102,7 @@ def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[di
 
 
 def node_command(node: str, out: str, tls: bool) -> list[str]:
-    """Return the command for the container of a node, which writes to `out`."""
+    """Return the command that the container of `node` runs; the node writes to `out`."""
     files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={out}"]
     where = f"{MOUNTED}/{target(tls)}"
     proof = [f"--credentials={where}"] if tls else ["--no-tls", f"--secret={where}"]
@@ -110,7 +110,7 @@ def node_command(node: str, out: str, tls: bool) -> list[str]:
 
 
 def target(tls: bool) -> str:
-    """Return the path at which a container finds its credentials or secret."""
+    """Return the path, below the folder of mounted secrets, of a node's credentials or, without TLS, the secret."""
     return SECRET if tls else FLEET_SECRET
 
 
