@@ -28,9 +28,12 @@ LOG = "event_log.txt"
 
 @dataclass(frozen=True)
 class DeterminismCheck:
-    """The hashes of two runs, and the first event in which they differ (None: they are equal).
+    """The outcome of comparing two runs.
 
-    `unseeded` are the places where a user's code draws random numbers that no seed determines.
+    Attributes:
+        hashes: the hashes of their event logs.
+        difference: the first entry in which the logs differ, as text; None: they are equal.
+        unseeded: places where a user's code draws random numbers that no seed determines.
     """
 
     hashes: tuple[str, str]
@@ -39,7 +42,7 @@ class DeterminismCheck:
 
 
 def check_determinism(scenario: Scenario, out: Path) -> DeterminismCheck:
-    """Run `scenario` twice below `out`, which must be new or empty; both event logs stay there.
+    """Run `scenario` twice below `out`, which must be new or empty, and compare the event logs, which stay there.
 
     Raises:
         InputError: the scenario is not of the simulated world, or can't be run.
@@ -67,7 +70,7 @@ def run_logged(scenario: Scenario, out: Path) -> str:
 
 
 def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -> list[str]:
-    """Run the scenario in another process; return the log's hash, and places that draw unseeded random numbers."""
+    """Run the scenario in `file` in another process; return the log's hash, then places that draw unseeded numbers."""
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     parts = [str(scenario.file.parent)] if scenario.file is not None else []
     path = os.pathsep.join([*parts, *filter(None, [os.environ.get("PYTHONPATH")])])

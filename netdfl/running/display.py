@@ -24,13 +24,13 @@ class SilentDisplay:
 
 
 def announcing(display: Display, scenario: Scenario) -> Display:
-    """Return `display` with added announcements of the scheduled link changes."""
+    """Return a display that also announces scheduled link changes; `display` itself if there are none."""
     changes = link_changes(compile_schedule(scenario))
     return AnnouncingDisplay(display, changes) if changes else display
 
 
 def say_layer(scenario: Scenario, display: Display) -> None:
-    """Note that links act on packets, if the scenario has link rules and leaves the layer to its world."""
+    """Tell the user that links act on packets, if the scenario has links or events and names no layer itself."""
     world = scenario.world
     written = (scenario.links or scenario.events) and "loss_layer" not in world.model_fields_set
     if written and world.loss_layer == "packet":
@@ -41,7 +41,11 @@ def say_layer(scenario: Scenario, display: Display) -> None:
 
 
 class Announcement(NamedTuple):
-    """A text to show at a time (ns) or in a round: when the first node begins or (`ends`) the last node does."""
+    """A text to show when a link change begins or ends.
+
+    `at` is the time in ns or, if `by_round`, a round: the text is due when the first node begins that round or, if
+    `ends`, when all nodes have done that many rounds.
+    """
 
     at: int
     ends: bool
@@ -49,7 +53,7 @@ class Announcement(NamedTuple):
     words: str
 
     def has_come(self, status: FleetStatus) -> bool:
-        """Return whether the text is due."""
+        """Return whether the text is due in the fleet's present state."""
         if not self.by_round:
             return self.at <= status.elapsed_s * NS_PER_S
         if self.ends:
@@ -58,7 +62,7 @@ class Announcement(NamedTuple):
 
 
 class AnnouncingDisplay:
-    """A display around another one that announces scheduled link changes when they happen."""
+    """A display that wraps another one, and announces scheduled link changes when they happen."""
 
     def __init__(self, display: Display, changes: Sequence[LinkChange]) -> None:
         """Prepare to announce the begin and the end of each of `changes` in `display`."""

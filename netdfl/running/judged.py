@@ -66,7 +66,7 @@ class FinishedRun:
 
 
 def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
-    """Return the facts for the verdict from the scenario, with `more` from the world."""
+    """Return the facts from which a run's verdict is made: some from the scenario, and `more` from the world."""
     return RunFacts(
         scenario=scenario.name,
         seed=scenario.seed,
@@ -86,7 +86,7 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
 
 
 def finish(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
-    """Judge the record, and write `result.json` and the report, also for an interrupted run.
+    """Judge the run from its record; write `result.json` and the report, also after an interruption.
 
     If memory runs out meanwhile, the run counts as broken, and `result.json` says so.
     """
@@ -106,7 +106,7 @@ def finish(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
 
 
 def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tuple[TrainedRun, Summary]:
-    """Judge the run and write `result.json`; keep the loaded tables for the page."""
+    """Judge the run and write `result.json`; keep its tables loaded for the page, until `holding` is closed."""
     found = open_run(directory.path)
     kept_as_lines = found.roll_up()
     holding.enter_context(found.held())
@@ -146,7 +146,7 @@ def _write_page(directory: RunDirectory, found: TrainedRun) -> None:
 
 @contextmanager
 def _telling(judgement: Judgement) -> Iterator[None]:
-    """Add the verdict to the error if a file can't be written inside the context. Raises RunError."""
+    """Raise a RunError that adds the verdict, if a file can't be written inside the context."""
     try:
         yield
     except (InputError, RunError, OSError) as error:
@@ -155,7 +155,7 @@ def _telling(judgement: Judgement) -> Iterator[None]:
 
 
 def _with_messages(run: Run, findings: Sequence[Json]) -> list[Json]:
-    """Add to each finding the last messages, before its time, on the edges that prove it, in both directions."""
+    """Return `findings`, each with the last messages before it on the edges that prove it, in both directions."""
     return [{**finding, "messages": _last(run, finding)} for finding in findings]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from netdfl.host.training_problem import TrainingProblem
 
 AVERAGE = "average.safetensors"
-"""The file of a kept average model, beside the nodes' own."""
+"""The file of the average model, next to the files of the nodes' own models."""
 
 
 class TrainedRun(Run):
@@ -49,10 +49,10 @@ class TrainedRun(Run):
         return last.x / last.weight if last.weight != 1 else last.x, last.kept
 
     def train_figures(self, node: int | None = None) -> Mapping[str, float]:
-        """Return figures of a model on all clients' training examples, without augmentation.
+        """Return figures of a model on all clients' training examples, without augmentation, by name.
 
-        `train_accuracy`, and the loss as `train_loss`; of a task with figures of its own these, each after `train_`.
-        Raises InputError as `model` does.
+        They are `train_accuracy` and the loss, `train_loss`; if the task defines figures of its own, these with the
+        prefix `train_`. Raises InputError as `model` does.
         """
         problem = self.problem
         x, kept = self._vector(node)
@@ -83,7 +83,7 @@ class TrainedRun(Run):
         return problem
 
     def keep_average(self, most_bytes: int) -> None:
-        """Save the average model; remove the nodes' own models if they exceed `most_bytes` in total.
+        """Save the average model; delete the nodes' own models if they have more than `most_bytes` bytes in total.
 
         Raises InputError as `model` does, and RunError if the disk refuses.
         """
@@ -103,7 +103,7 @@ class TrainedRun(Run):
 
     @property
     def _alone(self) -> bool:
-        """Whether only one node has a model."""
+        """Whether only one node has a model, and is no server."""
         return len(self._with_a_model) == 1 and not self._blueprint.scenario.has_server
 
     @property
@@ -121,7 +121,7 @@ class TrainedRun(Run):
             raise InputError(f"the model of {self.path} can't be built: {error}") from error
 
     def _average(self) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the average model, and the buffers that stay at the first node."""
+        """Return the average model, and the first node's module buffers that are not averaged."""
         from netdfl.host.judging import averaged
         from netdfl.host.models import read_snapshot
 

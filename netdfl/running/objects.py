@@ -77,7 +77,7 @@ def _names(model: nn.Module | type[nn.Module] | Factory | None, data: object) ->
 
 
 def _path_of(model: object, scenario: str | Path | Mapping[str, object] | Scenario) -> str:
-    """Return `module:name` of a class or function that other processes can import; empty if they can't."""
+    """Return `module:name` of a model's class or function if other processes can import it; else an empty text."""
     module, name = getattr(model, "__module__", ""), getattr(model, "__qualname__", "")
     if isinstance(scenario, Scenario) or not name.replace(".", "").isidentifier() or module == "__main__":
         return ""
@@ -88,7 +88,7 @@ def _path_of(model: object, scenario: str | Path | Mapping[str, object] | Scenar
 
 
 def _told(problem: Problem, names: Mapping[str, str]) -> Problem:
-    """Return the problem with objects named by the caller's arguments."""
+    """Return `problem` with objects of the program named as the caller's arguments: `model=`, `data=`."""
     for argument, name in names.items():
         problem = replace(problem, what=problem.what.replace(repr(name), f"given as {argument}="))
         if name in problem.file:

@@ -127,7 +127,7 @@ def what_changed(run: Run) -> list[str]:
 
 
 def other_versions(run: Run) -> list[str]:
-    """Return the packages whose version differs from the run's: `torch is 2.11, and was 2.12`."""
+    """Return a text for each package whose version differs from the one the run used: `torch is 2.11, and was 2.12`."""
     made = read_form(run.path / PROVENANCE, _FORM)
     was: Mapping[str, str] = {} if made is None else made["versions"]
     now = _versions()
@@ -146,7 +146,7 @@ def _versions() -> dict[str, str]:
 def check_ready(scenario: Scenario) -> Sequence[str]:
     """Build everything that a node of the run would build; return remarks on the data.
 
-    Ports, privileges and Docker are not tried: they may differ when it runs.
+    Ports, privileges and Docker are not tried: they may differ when the scenario is run.
 
     Raises:
         ScenarioError: with the sentences by which the run would be refused, and the place of each mistake.
@@ -190,7 +190,7 @@ def check_files_here(scenario: Scenario, problem: object) -> None:
 
 
 def _try_steps(scenario: Scenario, problem: TaskOfFleet) -> list[str]:
-    """Compute the two trial steps of a run; return remarks that are new."""
+    """Compare faster ways of training with plain PyTorch's in two trial steps; return remarks that are new."""
     from netdfl.host.blueprint import make_algorithm
 
     if (fit_ways := getattr(problem, "fit_ways", None)) is None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from netdfl.training.tasks.given import Factory
 
 KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE, LOCK)
-"""Files that a resumed run keeps of the run that was killed."""
+"""Files of a killed run that stay when it is resumed."""
 
 
 def run(
@@ -97,7 +97,7 @@ def _expect_shown(page: object, view: object) -> None:
 
 @contextmanager
 def _held(directory: RunDirectory) -> Iterator[None]:
-    """Hold the directory's lock; remove the directory if the run is refused before any row was recorded."""
+    """Hold the lock of the run directory; remove the directory if the run is refused before any row was recorded."""
     try:
         with hold(directory.path):
             yield

@@ -28,9 +28,17 @@ def supervise(
     resumption: Resumption | None = None,
     keep_log: Path | None = None,
 ) -> FleetOutcome:
-    """Run `scenario` into `directory`; return how the run ended.
+    """Run `scenario` in its world, with `directory` as the run directory; return how the run ended.
 
-    `keep_log` gets the lines of the event log, if the world keeps one. Raises InputError if the fleet can't begin.
+    Args:
+        scenario: the scenario.
+        directory: the run directory.
+        display: shows the fleet while it runs; by default nothing does.
+        forkserver: a fork server that was opened earlier.
+        resumption: how a killed run goes on; None: the run begins.
+        keep_log: the file for the lines of the event log, if the world has one.
+
+    Raises InputError if the fleet can't begin.
     """
     display = display or SilentDisplay()
     world = entry_of(scenario).make(WorldConfig(scenario, directory, display.note, forkserver, keep_log))

@@ -32,18 +32,18 @@ def watched() -> Iterator[list[str]]:
 
 
 _SEEDED: list[bool] = []
-"""A mark that numpy is making a seeded generator, which first makes an unseeded one internally; empty otherwise."""
+"""Not empty while numpy makes a seeded generator: it first makes an unseeded one, which does not count."""
 
 
 class _RandomStateMeta(type(np.random.RandomState)):  # type: ignore[misc]
-    """A metaclass by which instances of numpy's own class count as instances of the replacement."""
+    """A metaclass for `_RandomState`, by which `isinstance` is true for instances of numpy's own class, too."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.__mro__[1])
 
 
 class _RandomState(np.random.RandomState, metaclass=_RandomStateMeta):
-    """A replacement of numpy's class that records whether a seed was given."""
+    """A replacement of numpy's `RandomState` that marks in `_SEEDED` that a seed was given."""
 
     def __init__(self, seed: Any = None) -> None:
         if seed is None:
@@ -57,7 +57,7 @@ class _RandomState(np.random.RandomState, metaclass=_RandomStateMeta):
 
 
 def _asked_for() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
-    """Yield functions that return unseeded random numbers, with a test of their arguments."""
+    """Yield functions that draw unseeded numbers: (owner, name, test whether a call's arguments have no seed)."""
     yield importlib.import_module("numpy.random.bit_generator"), "randbits", lambda *args: True
     yield random, "_urandom", lambda *args: True  # of SystemRandom, and so of `secrets`
     yield importlib.import_module("os"), "urandom", lambda *args: True
