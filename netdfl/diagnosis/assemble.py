@@ -332,7 +332,7 @@ class _Fleet:
         return node in self.down and self.down_node(node).is_down_for_good
 
     def again(self, edge: Edge, id: LogicalId) -> bool:
-        """Return whether the sender will repeat a message or, for a reply, whether its request will be repeated."""
+        """Return whether the sender will repeat a message by itself; for a reply, whether its request is repeated."""
         if id.kind is Kind.REPLY:
             edge, id = edge[::-1], id._replace(kind=Kind.REQUEST)
         return self.lives(edge[0]) and (edge[1], id) in self.accounts[edge[0]].again

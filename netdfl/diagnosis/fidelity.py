@@ -134,7 +134,7 @@ class NetworkDelays:
     """The delays that the real network between machines adds, as measured before the run."""
 
     def __init__(self, links: Json) -> None:
-        """Read the measurements in `links` of the result; if all nodes are on one machine, no delay is added."""
+        """Read the measurements in `links`, an entry of the result; if all nodes are on one machine, delays are 0."""
         self._where = {node: name for name, nodes in links.get("machines", {}).items() for node in nodes}
         self._told = {(way["src"], way["dst"]): way for way in links.get("network", ())}
 
