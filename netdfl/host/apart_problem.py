@@ -59,7 +59,10 @@ class ApartProblem(TrainingProblem):
 
     @override
     def _check_batches(self) -> None:
-        """Check that the model has no running statistics; only a client itself knows its number of examples."""
+        """Check that the model has no running statistics, which would need training examples where it is evaluated.
+
+        Sizes of batches are not checked: only a client itself knows its number of examples.
+        """
         if self.model.buffers.size or self.model.keeps_buffers:
             raise ValueError("models with running statistics need training examples where they are judged: use another")
 

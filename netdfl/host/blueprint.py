@@ -218,7 +218,10 @@ class Blueprint:
         return found
 
     def admission(self, node: NodeId, mailbox: Mailbox) -> Admission:
-        """Return the check of messages to `node`; `mailbox` must know its handlers already."""
+        """Return the check by which `node` refuses messages that no member of the run would send to it.
+
+        `mailbox` must know already which kinds of messages it handles.
+        """
         bilateral = self.algorithm.family == "bilateral"
         asked = {
             Kind.DATA: True,

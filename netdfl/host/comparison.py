@@ -41,7 +41,7 @@ def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
 
 
 def shares_equally(scenario: Scenario, network: Network) -> bool:
-    """Return whether each node gives equal weights to all its receivers, in each round that is compared."""
+    """Return whether each node gives equal weights to all its receivers, in each round whose messages are compared."""
     weights = getattr(network.weights, "func", network.weights)
     if weights is column:
         return True

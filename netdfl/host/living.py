@@ -45,7 +45,10 @@ A thousand took a tenth of a processor.
 
 
 class Controller(ReportStream, Protocol):
-    """The controller of a running node: a supervisor at the other end of a stream, or a journal."""
+    """The party to which a running node reports, and which dismisses it in the end.
+
+    It is a supervisor at the other end of a stream, or the node itself, which then writes a journal.
+    """
 
     launched: bool
 
@@ -95,7 +98,7 @@ def record_name(node: NodeId, epoch: int, shares_disk: bool) -> str:
 
 
 class LivingNode:
-    """The driver of a `NodeHost` on the real clock."""
+    """One life of a node in real time: it drives a `NodeHost`, which acts in the same way in virtual time."""
 
     def __init__(self, blueprint: Blueprint, birth: NodeConfig, superior: Controller) -> None:
         """Prepare the node without starting it."""

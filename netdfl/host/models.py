@@ -76,7 +76,10 @@ class ModelsInMemory(Models):
 
 
 class ModelFiles(Models):
-    """Models written to files that the evaluator reads, or that are uploaded. Vectors are never changed."""
+    """Models that are written to files, for the evaluator to read or for upload.
+
+    They are written later, from the vectors themselves: nobody may change a vector in place.
+    """
 
     def __init__(
         self,

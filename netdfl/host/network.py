@@ -76,9 +76,9 @@ class Endpoint:
         run_id: the id of the run.
         scenario_hash: the hash of the scenario.
         credentials: with them, the node speaks mutual TLS.
-        memory: the memory for large bodies that processes share; None: they share none.
+        memory: the memory for large message bodies that processes share; None: they share none.
         shared: the server and connections that nodes of one process have in common; None: the node is alone.
-        secret: the fleet's secret, which calls prove; None: it has none.
+        secret: the fleet's secret, by which calls prove that they come from the fleet; None: it has none.
     """
 
     listen: str

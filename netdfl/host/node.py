@@ -92,7 +92,10 @@ def most_kept(blueprint: Blueprint) -> int:
 
 
 class NodeHost:
-    """One life of one node, and the hooks of its runtime."""
+    """One life of one node: carries out its scheduled events and its orders.
+
+    The node's runtime calls it as its hooks.
+    """
 
     admits: ClassVar[bool] = False
     """Whether messages are checked in virtual time too, where no stranger can send any; set by tests of this."""

@@ -43,7 +43,7 @@ class RunPlan:
         scenario_hash: the hash of the scenario.
         shares_disk: whether the process shares a disk with the supervisor; if not, files travel over the control plane.
         shares_clock: whether it shares a clock with the supervisor; if not, it asks for the supervisor's time.
-        share_memory: nodes that are forked from one process and share memory for large bodies.
+        share_memory: nodes that are forked from one process and share memory for large message bodies.
         luggage: the first files that a process without the supervisor's disk needs: contents in base64, by name.
         tells_versions: whether nodes report their versions of packages, which may differ from the supervisor's.
     """

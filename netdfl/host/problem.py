@@ -24,7 +24,7 @@ class FleetProblem(Protocol):
 
     @property
     def judged_dim(self) -> int | None:
-        """Length of a model vector for evaluation: `dim`, or more with buffers that nodes keep; None if both occur."""
+        """Length of a model vector for evaluation: `dim`, or more if nodes keep buffers; None if only some nodes do."""
         ...
 
     @property

@@ -40,7 +40,7 @@ EXIT_LOST = 6
 def run_process(blueprint: Blueprint, plan: RunPlan, command: Command, memory: SharedMemory | None = None) -> int:
     """Run the nodes of `command`, or the evaluator, to the end; return the exit code.
 
-    `memory`, shared by all processes of the fleet, holds large bodies.
+    `memory`, shared by all processes of the fleet, holds large message bodies.
     """
     if not blueprint.plain:
         import torch
@@ -85,7 +85,7 @@ class ProcessResources:
     Attributes:
         worker: runs their computing.
         memory: shared memory for large message bodies; None: there is none.
-        secret: the secret of the fleet, which calls prove.
+        secret: the fleet's secret, by which calls prove that they come from the fleet.
         control: their common channels to the supervisor; None: each node has its own.
         shared: their common server and connections to other nodes; None: each node has its own.
     """
@@ -260,7 +260,7 @@ class Evaluator:
         return 0
 
     def obey(self, order: Order) -> None:
-        """Queue the round that an order names."""
+        """Queue the round that an order names, to be evaluated."""
         if isinstance(order, Evaluate):
             self.queue.put_nowait(order)
 

@@ -69,7 +69,10 @@ class SlowWorker:
 
 
 def make_worker(blueprint: Blueprint, hosted: int) -> ThreadWorker:
-    """Create the worker of a process with `hosted` nodes: a thread per node up to the number of cores, or batches."""
+    """Create the worker of a process with `hosted` nodes.
+
+    It has a thread per node, up to its share of the cores, or computes the nodes that train together in batches.
+    """
     num_processes = -(-len(blueprint.node_ids) // getattr(blueprint.scenario.world, "nodes_per_process", 1))
     threads = max(1, min(hosted, cores() // num_processes))
     batching = blueprint.scenario.batching

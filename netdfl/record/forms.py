@@ -34,7 +34,7 @@ OPEN = ConfigDict(extra="allow")
 
 @with_config(OPEN)
 class GraphForm(TypedDict):
-    """The form of `graph.json`."""
+    """The form of `graph.json`: the nodes and edges of the fleet's graph, and how it comes about."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
     edges: list[Pair]

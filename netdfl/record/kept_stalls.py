@@ -39,7 +39,7 @@ class WaitForm(TypedDict):
 
 @with_config(OPEN)
 class NodeForm(TypedDict):
-    """The form of one node in a snapshot."""
+    """The form of one node in a saved snapshot: the node, and its wait if it waits."""
 
     node: NodeField
     wait: WaitForm | None
@@ -47,7 +47,7 @@ class NodeForm(TypedDict):
 
 @with_config(OPEN)
 class StallForm(TypedDict):
-    """The form of one file in the folder of stalls."""
+    """The form of one file in the folder of stalls: a finding, and the nodes of the fleet with their waits."""
 
     finding: FindingForm
     nodes: list[NodeForm]

@@ -54,7 +54,7 @@ class NodeLogs:
         return [path for path, first in firsts.items() if first == nearest and (first == self._node or _shared(path))]
 
     def _added(self, path: Path) -> bytes:
-        """Return the bytes added to a plain file; none for a link, a device, or a file that is gone."""
+        """Return the bytes added to a plain file; none for a symbolic link, a device, or a file that is gone."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:

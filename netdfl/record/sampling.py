@@ -40,7 +40,7 @@ GROWN = 8
 
 @with_config(OPEN)
 class SamplingForm(TypedDict):
-    """The form of `record.json`."""
+    """The form of `record.json`, which says which messages of the run have a row."""
 
     messages: Annotated[str, Field(pattern=WORDS)]
 
@@ -83,7 +83,7 @@ class Sampling:
         return f"{self.words}, beside those that were not delivered or were sent again; numbers and bytes are of all"
 
     def keeps(self, src: NodeId, dst: NodeId, round: int, step: int) -> bool:
-        """Return whether the message of this edge, round and step is in the sample, which ignores how it ends."""
+        """Return whether the message of this edge, round and step is in the sample, however it ends."""
         if self.every < 2:
             return self.every == 1
         mixed = (src * 0x9E3779B97F4A7C15 ^ dst * 0xC2B2AE3D27D4EB4F ^ round * 0x165667B19E3779F9 ^ step) & _MASK

@@ -15,7 +15,7 @@ _quote = lru_cache(maxsize=1024)(dump_json)
 
 
 class Phase(StrEnum):
-    """The state of a node's process; `ABSENT` is one that has yet to join."""
+    """The state of a node's process; `ABSENT`: the node has yet to join."""
 
     ABSENT = "absent"
     STARTING = "starting"
@@ -146,7 +146,7 @@ class FleetStatus:
         return f'{head},\n "nodes": [\n  {rows}\n ]\n}}\n'
 
     def _head(self) -> dict[str, object]:
-        """Return all entries except the nodes."""
+        """Return all entries of `fleet.json` except the nodes."""
         slowest, evaluation = self.slowest, self.evaluation
         return {
             "scenario": self.scenario,

@@ -103,15 +103,18 @@ def seconds(value: float) -> str:
 def find_time_spent(
     run: Run, total_s: float, num_rounds: int, shared_rates: SharedRates | None = None
 ) -> dict[str, object] | None:
-    """Return the use of the `total_s` seconds of `run` as in `result.json`; None where no round ended.
+    """Return the use of the `total_s` seconds of `run` as in `result.json`; None if no round ended.
 
-    `text` is the summary in one sentence. `compute_s`, `links_s` (delay, queues), `resending_s` (until a lost message
-    was sent again), `deadlines_s`, `lost_s` (until a later message revealed the loss), `behind_s`, `rest_s` and `end_s`
-    (after the last action of any node) add up to `total_s`; `behind` lists the nodes that were waited for. `rounds`
-    holds, by round, the length at the median and at the slowest node, and the deadline in force (None: none).
-    `links_parted_s` is the part of `links_s` during partitions. In a sampled record the message that ended a wait may
-    have no row: then all parts are 0 and the sentence says so. With `shared_rates`, `bottleneck` has the shared link
-    over which most of the path's time went, its seconds, and the number of links that share it; `text` names it, too.
+    These parts of the critical path add up to `total_s`: `compute_s`, `links_s` (delay, queues), `resending_s` (until a
+    lost message was sent again), `deadlines_s`, `lost_s` (until a later message revealed a loss), `behind_s` (waiting
+    for nodes that were behind), `rest_s` (anything else) and `end_s` (after the last action of any node). `text` sums
+    them up in a sentence, and `links_parted_s` is the part of `links_s` during partitions. `behind` lists the nodes
+    that were behind. `rounds` holds, for each round, its median length over the nodes, its longest, and its deadline
+    (None: none).
+
+    In a sampled record the message that ended a wait may have no row: then all parts are 0 and the sentence says so.
+    With `shared_rates`, `bottleneck` has the shared link over which most of the path's time went, its seconds, and the
+    number of links that share it; `text` names it, too.
     """
     history, deadlines = read_history(run)
     rounds = _rounds(history, deadlines, num_rounds)

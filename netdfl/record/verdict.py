@@ -40,14 +40,32 @@ LAST = ("test_accuracy", "mean_local", "mean_personal", "test_loss", "error", "c
 class RunFacts:
     """Facts about a run that the store does not hold.
 
-    `stalls` and `deadlocks` are mappings with `text` and, once they ended, `over: true`. `targets` are the entries of
-    `report.targets`: an accuracy, or a mapping with `metric` and `at_least` or `at_most`. `delivery` is the kind of the
-    scenario's delivery. `broke` and `fidelity_missed` are sentences about failures outside the scenario. `links` names
-    the layer on which links act and the device that applies them, `link_rules` the effect of each rule. `resumed` has
-    an entry for each resumption of real nodes. `unfinished` holds sentences about nodes that should have finished and
-    did not. `software` holds the versions of each node, where they may differ from this process's. `event_log_hash` and
-    `virtual_duration_s` exist in the simulated world alone. `shared_rates` returns the links of an underlay that an
-    edge crosses.
+    Attributes:
+        scenario: the scenario's name.
+        seed: its seed.
+        world: the kind of its world.
+        algorithm: the algorithm's name.
+        nodes: the number of nodes, without a server.
+        rounds: the number of rounds.
+        duration_s: the real time that the run took.
+        virtual_duration_s: the virtual time that passed; None in real time.
+        expect: the entries of the scenario's `expect`.
+        targets: the entries of `report.targets`: an accuracy, or a mapping with `metric` and `at_least` or `at_most`.
+        tags: the scenario's tags.
+        stalls: mappings with `text` and, once the stall ended, `over: true`.
+        deadlocks: the same for deadlocks.
+        event_log_hash: the hash of the event log, in the simulated world.
+        fidelity: how well links kept their delays, if that was measured.
+        fidelity_missed: a sentence, if the links were not as the scenario asks.
+        links: the layer on which links act, and the device that applies them.
+        link_rules: the effect of each rule of links.
+        resumed: an entry for each resumption of real nodes.
+        unfinished: sentences about nodes that should have finished and did not.
+        broke: a sentence about an error that ended the run.
+        interrupted: whether a user interrupted the run.
+        delivery: the kind of the scenario's delivery.
+        software: the versions of each node, where they may differ from this process's.
+        shared_rates: returns the shared links of an underlay that an edge crosses.
     """
 
     scenario: str
@@ -176,7 +194,7 @@ class Equivocation(NamedTuple):
     groups: Sequence[Sequence[NodeId]]
 
     def sentence(self) -> str:
-        """Return a sentence that names the sender and who got what."""
+        """Return a sentence that names the sender, and which of its neighbors got which message."""
         told = [f"node{'s' * (len(each) > 1)} {_some(each)}" for each in self.groups[:MOST_NAMED]]
         more = f" and {len(self.groups) - MOST_NAMED} more" * (len(self.groups) > MOST_NAMED)
         return (
@@ -328,7 +346,10 @@ def _first(outliers: Sequence[Outlier], of: str) -> Iterator[Outlier]:
 
 
 def _not_finite(observed: Observations) -> Iterator[str]:
-    """Yield a sentence for each node or fleet whose loss was not finite, and for each sender of non-finite messages."""
+    """Yield a sentence for each node whose loss was not finite, the average model included.
+
+    Also yield one for each sender of messages that were not finite and were mixed.
+    """
     for node, round in observed.not_finite:
         who = "the average model" if node is None else f"node {node}"
         yield f"{who} had a loss that is not finite in round {round}"

@@ -30,7 +30,10 @@ def announcing(display: Display, scenario: Scenario) -> Display:
 
 
 def say_layer(scenario: Scenario, display: Display) -> None:
-    """Tell the user that links act on packets, if the scenario has links or events and names no layer itself."""
+    """Tell the user that link rules act on packets, not messages, if the scenario leaves that to its world.
+
+    Say nothing if the scenario has neither links nor events.
+    """
     world = scenario.world
     written = (scenario.links or scenario.events) and "loss_layer" not in world.model_fields_set
     if written and world.loss_layer == "packet":

@@ -331,7 +331,7 @@ def _describe(
 
 
 def software_of(parts: Mapping[NodeId, NodeFolder]) -> dict[NodeId, Versions]:
-    """Return the versions that each node reported."""
+    """Return the versions of software that each node reported."""
     return {node: taken(part.record.versions) for node, part in parts.items()}
 
 

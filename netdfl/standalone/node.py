@@ -227,7 +227,7 @@ class StandaloneNode:
         return delivery is not None and any(each[0] == peer for each in delivery.due_again)
 
     def tell_of_last_life(self) -> None:
-        """Record that the node's last life died, since no other process has recorded that."""
+        """Record that the node's last life ended unplanned, since no other process has recorded that."""
         before = self.start.before
         if before is None:
             self.host.tell("died", reason="its record is gone, and it began again")
@@ -242,7 +242,7 @@ class StandaloneNode:
         self.stopped.set()
 
     def exit_code(self, code: int) -> int:
-        """Return the exit code for the process; `code` is that of the node's life."""
+        """Return the exit code for the process; `code` is the exit code of the node's life."""
         if self.record.stage is NodeStage.FINISHED:
             return ExitCode.PASS
         if code:
@@ -336,7 +336,7 @@ class StandaloneNode:
     # what goes to a supervisor elsewhere
 
     def report(self, report: Report) -> None:
-        """Write a report to the journal."""
+        """Write a report, which other nodes would send to a supervisor, to this node's own record."""
         match report:
             case Progress():
                 self.note_progress(report)

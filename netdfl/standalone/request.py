@@ -142,7 +142,7 @@ def make_request(
 
 
 def metrics_address(text: str) -> tuple[str, int]:
-    """Return host and port of `9100` or `10.0.0.2:9100`; without a host, that of the loopback. Raises InputError."""
+    """Return host and port of `9100` or `10.0.0.2:9100`; without a host, it is the loopback. Raises InputError."""
     return split_address(text if ":" in text else f"{LOOPBACK}:{text}")
 
 

@@ -117,7 +117,7 @@ class Machine:
         self.address = found["address"]
 
     async def check_versions(self, ours: Versions, *, trains: bool) -> None:
-        """Raise MachineError if the versions installed there would lead to different results than `ours`."""
+        """Raise MachineError if the versions installed on the machine would lead to different results than `ours`."""
         theirs = (await self.look({"versions": {"trains": trains}})).get("versions", {})
         if reason := objection(f"machine {self.name}", taken(theirs), "the supervisor", ours):
             raise MachineError(reason)

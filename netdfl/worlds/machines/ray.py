@@ -168,7 +168,7 @@ def _module(name: str) -> Any:
 
 
 def _offer(node: Mapping[str, Any]) -> Offer:
-    """Return a machine's offer; sites may choose it by its host name, its resources and its labels."""
+    """Return the address of a machine of the cluster, and its tags: its host name, its resources and its labels."""
     resources = (name for name in node["Resources"] if not name.startswith(("node:", "object_store")))
     labels = (f"{name}={value}" for name, value in node.get("Labels", {}).items())
     return Offer(node["NodeManagerAddress"], (node["NodeManagerHostname"], *resources, *labels))

@@ -56,7 +56,10 @@ class OrderedInstants:
         return self
 
     def next_ns(self) -> int | None:
-        """Return the next instant at which the inner source or a named timer is due, until it has been looked at."""
+        """Return the next instant at which the inner source or a named timer is due.
+
+        Timers of an instant that `run` has seen no longer count.
+        """
         if self._left:
             return self._loop.now_ns
         due, named = self._inner.next_ns(), self._loop.next_named_ns()

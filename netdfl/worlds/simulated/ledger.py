@@ -183,5 +183,5 @@ class FleetLedger:
                 self._nodes[src].took(Kind.DATA, dst, times)
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Raise AssertionError, because no foreign message can enter a fabric."""
+        """Raise AssertionError, because no message from outside the fleet can enter a simulated network."""
         raise AssertionError(what)

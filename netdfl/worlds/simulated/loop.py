@@ -196,7 +196,10 @@ class VirtualLoop(base_events.BaseEventLoop):
                 handle._run()
 
     def _jump(self) -> None:
-        """Jump to the next instant at which something is due, and process its first rank."""
+        """Jump to the next instant at which something is due, and let what comes first there happen.
+
+        That is the network's deliveries, or the due timers of one rank.
+        """
         first = self._first()
         source, ready = self.source, self._ready  # type: ignore[attr-defined]
         due = source.next_ns()
@@ -329,7 +332,7 @@ def _before(due: int, timers: When | None) -> bool:
 
 
 def _nothing() -> None:
-    """Do nothing; used so that an idle loop raises an error."""
+    """Do nothing: the callback of a canceled timer, and the default `on_idle`, after which the loop raises an error."""
 
 
 def _refusal(what: str) -> VirtualTimeError:

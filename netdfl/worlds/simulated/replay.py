@@ -51,7 +51,7 @@ class Trained(NamedTuple):
 
 
 class RoundMemory(Protocol):
-    """A memory of local rounds, which is asked for each of them."""
+    """A memory of local rounds: asked for each local round of a fleet, it has the outcome, or has it computed."""
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
         """Return the outcome of a local round: remembered, or solved by `round`."""
@@ -62,7 +62,7 @@ class Memory:
     """The local rounds of one node on disk: reads those that are there, and writes later ones, `every` to a file."""
 
     def __init__(self, folder: Path, node: NodeId, every: int) -> None:
-        """Store the rounds of `node` below `folder`."""
+        """Store the rounds of `node` below `folder`, in files of `every` rounds."""
         self.folder, self.node, self.every = folder, node, every
         self.num_read = 0
         self._number = 0

@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class SimulatedWorld:
-    """The virtual world of one fleet."""
+    """A world that simulates one fleet in this process, in virtual time."""
 
     def __init__(self, config: WorldConfig, loop: type[VirtualLoop] = VirtualLoop) -> None:
         """Store the settings. Raises MachineError for a scenario with a GPU on a machine without one."""
