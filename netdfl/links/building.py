@@ -1,4 +1,4 @@
-"""The construction of one link's stages, with their random streams, and of the events that change these stages.
+"""The construction of one link's stages (loss, rate, delay ...) with their random streams, and of changes to them.
 
 A rule as a scenario gives it (`spec.LinkPart`) becomes the value that a stage works with: a loss model with its seed, a
 delay, a rate. `channel.py` decides which rules a link has; this module only builds.
@@ -38,7 +38,7 @@ _NO_RULE: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A builder of the link stages of one edge, with random seeds by edge and rule."""
+    """A builder of the link stages of one edge; it derives the random seeds from the edge and the rule."""
 
     streams: Streams
     edge: Edge
@@ -48,7 +48,7 @@ class Maker:
         return self.streams.integer("link", *self.edge, rule)
 
     def value(self, key: str, part: Any) -> Any:
-        """Return the value that a stage takes for `key`: the built part, or for None the value that means no rule."""
+        """Return the value that a stage takes for the rule `key`: `part` built, or for None the value for "no rule"."""
         if key == "state":
             return part
         if part is None:
@@ -56,20 +56,32 @@ class Maker:
         return part.build(self.seed("loss")) if key == "loss" else part.build()
 
     def event(self, old: Mapping[str, EffectiveValue], new: Mapping[str, EffectiveValue]) -> LinkEvent:
-        """Return the event that changes stages from the values `old` to `new`. An unchanged model keeps its state."""
+        """Return the event that changes a link's rules from the values `old` to `new`; equal ones keep their state."""
         changes = {key: self.value(key, now.value) for key, now in new.items() if now.value != old[key].value}
         return changes | {f"{key}_scale": now.scale for key, now in new.items() if now.scale != old[key].scale}
 
     def stages(
         self, base: Mapping[str, EffectiveValue], used: Collection[str], pieces: Sequence[Piece]
     ) -> Iterator[Stage]:
-        """Yield the link's own stages for the keys in `used`, in the order of a path."""
+        """Yield the stages of the link itself, in the order in which units pass them.
+
+        Args:
+            base: the value of each rule, by key.
+            used: the keys of the rules that get a stage.
+            pieces: other values of the rules, for messages of some rounds.
+        """
         for key in ("state", "loss", "duplicate", "corrupt", "rate", "latency", "reorder"):
             if key in used:
                 yield self._stage(key, self.value(key, base[key].value), pieces)
 
     def tcp(self, base: Mapping[str, EffectiveValue], used: Collection[str], table: TcpTable) -> Iterator[Stage]:
-        """Yield the stages of a link whose units are messages over TCP; none where `used` is empty."""
+        """Yield the stages of a link whose units are messages over TCP.
+
+        Args:
+            base: the value of each rule, by key.
+            used: the keys of the rules that the link has; if empty, there are no stages.
+            table: measured delays of messages over TCP.
+        """
         if "state" in used:
             yield self._stage("state", self.value("state", base["state"].value), ())
         if used:
@@ -97,7 +109,10 @@ class Maker:
 
 
 def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[Stage]:
-    """Yield a link's stages, preceded by one that drops and followed by one that delays the messages of `events`."""
+    """Yield the stages `own` between a stage that drops and one that delays the messages that `events` name.
+
+    A stage is left out if no event needs it.
+    """
     ordered = sorted(events, key=lambda event: event.order)
     lost, late = ([named_by(event) for event in ordered if event.action == action] for action in ("drop", "delay"))
     if any(each.number is not None for each in (*lost, *late)):
@@ -110,7 +125,7 @@ def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[St
 
 
 def named_by(event: CompiledEvent) -> NamedMessages:
-    """Return the messages that a `drop` or `delay` event names."""
+    """Return which messages a `drop` or `delay` event names, and the added delay."""
     said = event.parameters
     return NamedMessages(
         at_ns=event.at_ns,
@@ -127,9 +142,10 @@ def named_by(event: CompiledEvent) -> NamedMessages:
 
 
 def same_for_all(base: Mapping[str, EffectiveValue], used: Collection[str]) -> tuple[Stage, ...] | None:
-    """Return the stages that all links with these rules can share, none or a constant delay; None if they can't.
+    """Return stages that all links with these rules can share; None if each link needs stages of its own.
 
-    None: each link needs its own stages. Only for rules that no event changes.
+    Links without rules share an empty path, and links whose only rule (in `used`) is a constant latency share its
+    stage. `base` has the value of each rule. Only for rules that no event changes.
     """
     if not used:
         return ()

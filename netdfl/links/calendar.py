@@ -50,11 +50,11 @@ class EventCalendar(Generic[X]):
         return None
 
     def pop(self) -> list[X]:
-        """Remove and return the entries of the first instant. Later additions to this instant make it due once more."""
+        """Remove and return the entries of the first instant. If entries are added to it later, it is due once more."""
         return self.instants.pop(heappop(self._times))
 
     def __iter__(self) -> Iterator[tuple[int, X]]:
-        """Yield every entry that is not void, with its instant, in no order of time."""
+        """Yield every entry that is not void, with its instant in ns; the instants are in no order."""
         for at_ns, entries in self.instants.items():
             for entry in entries:
                 if not self._is_void(at_ns, entry):

@@ -3,7 +3,7 @@
 Sans-I/O: `path` gives the stages to the link engine of the simulated fabric, of the emulated transport or of the packet
 forwarder. `apply` makes a scheduled change, and returns its effect on the units in the stages.
 
-Relies on: rules whose luck is drawn by name, so that a path that is made anew, or in another process, has the same one.
+Relies on: rules whose random draws depend on names, so that a path made anew, or in another process, draws the same.
 
 Why: A fleet has a path for each pair of nodes and uses few of them: a path is made at its first use, links with equal
 entries share stages that have no state, and a path that rests can be forgotten. Each node of a real fleet has a copy of
@@ -46,37 +46,37 @@ from netdfl.links.sharing.ways import ToldWays
 from netdfl.links.spec import NODE_KEYS, LinkPart, LinksSpec
 
 Fuse: TypeAlias = Callable[[Sequence[Stage]], tuple[LinkRule, ...]]
-"""A function that makes as few stages as possible of a link's own ones."""
+"""A function that combines the stages of one link into as few as possible, so that a message passes them faster."""
 
 
 @dataclass(slots=True)
 class _NodeStage:
-    """A node's uplink or downlink, shared by all its links, with its current value."""
+    """The stage of a node's uplink or downlink, shared by all its links, with the current value of the rate."""
 
     stage: NodeLink
     value: EffectiveValue
 
 
 class CrossedLinks(Protocol):
-    """The core links of one edge's way, the edge's own stages for them, and the path that contains both."""
+    """The core links that one edge crosses, the edge's own stages for them, and the path, which contains both."""
 
     @property
     def links(self) -> Sequence[SharedLink]:
-        """The core links in their order."""
+        """The core links whose rates the edge's messages share with others, in the order in which they are crossed."""
         ...
 
     @property
     def stages(self) -> Sequence[Stage]:
-        """The stages of the edge alone: the losses and the delays in the core."""
+        """The stages for core links that no other edge shares: the losses and the delays in the core."""
         ...
 
     @property
     def behind(self) -> Sequence[Stage]:
-        """The stages that follow the edge's own stages, in the order of the way; packets queue in them."""
+        """The stages for core links in which packets queue one after another; they follow the edge's own stages."""
         ...
 
     def note(self, path: Path) -> None:
-        """Remember the path that contains these stages, which are changed when the way changes."""
+        """Store the path that contains these stages, so that its stages can be replaced when the edge's way changes."""
         ...
 
 
@@ -84,11 +84,11 @@ class CoreLinks(Protocol):
     """Core links, which lie below the fleet's links and are shared by many edges (`netdfl.underlay`)."""
 
     def way(self, edge: Edge) -> CrossedLinks:
-        """Return the core links that `edge` crosses from now on, with their stages."""
+        """Return the core links that `edge` crosses from now on, with the stages for them."""
         ...
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change of core links; return its effect on units under way."""
+        """Apply a scheduled change of core links; return its effects on units under way."""
         ...
 
     @property
@@ -121,9 +121,10 @@ class Links:
             streams: give each link its random draws.
             events: the compiled schedule, which decides how each path is built.
             tcp: if given, units are messages over TCP, and loss, rate and latency act on the packets below.
-            fifo: units are packets; up- and downlinks serve them in order of arrival, and TCP shares the rates.
-            halves: the sender carries a message to the end of the link, and the receiver over its downlink, whose rate
-                the receiver divides among senders.
+            fifo: units are packets; uplinks and downlinks serve them in order of arrival, and real TCP shares the
+                rates.
+            halves: the sender emulates a message's way to the end of the link, and the receiver the way over its
+                downlink, whose rate it divides among senders.
             core: the core links, which lie between uplinks and downlinks, and which edges share.
         """
         self._core = core
@@ -203,9 +204,10 @@ class Links:
         return self._between(edge, own, (), tuple)
 
     def _over_uplink(self, edge: Edge, uplink: SharedLink, own: tuple[Stage, ...]) -> tuple[LinkRule, ...]:
-        """Return the stages behind an uplink that all edges of a node with the same scenario entries share.
+        """Return the stages of an edge whose sender has a shared uplink and whose receiver has no downlink.
 
-        On graphs that change there are many such edges.
+        They are cached: all edges of a node with the same scenario entries share them, which are many on graphs that
+        change.
         """
         alike = edge[0], self._spec.entries(edge)
         if alike not in self._over_uplinks:
@@ -213,12 +215,12 @@ class Links:
         return self._over_uplinks[alike]
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
-        """Discard the path from `src` to `dst`, whose stages hold nothing; the next use builds a new one."""
+        """Discard the path from `src` to `dst`, whose stages hold no message; the next use builds a new one."""
         self._paths.pop((src, dst), None)
         self._values.pop((src, dst), None)
 
     def _alike(self, edge: Edge) -> tuple[Stage, ...] | None:
-        """Return the stages that all links with the same entries as `edge` share; None if each link needs its own."""
+        """Return the stages that all links with the scenario entries of `edge` share; None if they can't share any."""
         entries = self._spec.entries(edge)
         if entries not in self._stateless:
             self._stateless[entries] = same_for_all(*self._own_rules(edge))
@@ -301,9 +303,9 @@ class Links:
     def _between(
         self, edge: Edge, own: Sequence[Stage], last: Sequence[LinkRule], fuse: Fuse, way: CrossedLinks | None = None
     ) -> Path:
-        """Return the path: the sender's uplink, the link's stages `own`, the receiver's downlink, the stages `last`.
+        """Return the path of `edge`: the sender's uplink, the stages `own`, the receiver's downlink, the stages `last`.
 
-        `way` are the core links that it crosses between the uplink and the downlink.
+        `fuse` combines the link's stages. `way` has the core links that the path crosses between uplink and downlink.
         """
         uplink, downlink = self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink")
         core: Sequence[SharedLink] = () if way is None else way.links
@@ -320,7 +322,7 @@ class Links:
     def take_rates(
         self, node: NodeId, rates_bps: Mapping[NodeId, int], now_ns: int, since_ns: int, *, answers: bool
     ) -> Sequence[StageOutcome]:
-        """Apply the supervisor's rates in bit/s, by receiver, for the ways of `node` over core links.
+        """Apply the supervisor's rates in bit/s, by receiver, for the messages of `node` over core links.
 
         Returns the new departures. The rates hold since `since_ns`; `answers` says that they answer the node's last
         report.
@@ -331,11 +333,11 @@ class Links:
 
     @property
     def shared_since_ns(self) -> tuple[int, int]:
-        """Two times in ns: since when the present shares of this node's flows hold, and its downlink's present rate."""
+        """Two times in ns: since when the rates of this node's flows hold, and since when its downlink's rate does."""
         return self._network.since_ns, self._downlinks.since_ns
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:
-        """Return the downlink of `node` if its messages share the rate; else None."""
+        """Return the downlink of `node` if messages on it share its rate at once; else None."""
         link = self._node_stage(node, "downlink")
         return link if isinstance(link, SharedLink) else None
 
@@ -365,7 +367,7 @@ class Links:
         return _NodeStage(stage, value)
 
     def _is_fair(self, node: NodeId, key: str) -> bool:
-        """Return whether messages share a node's uplink or downlink (`key`) fairly, all at once.
+        """Return whether messages on a node's uplink or downlink (`key` says which) share its rate fairly, all at once.
 
         If only events set its rate, the first such event decides.
         """

@@ -22,11 +22,14 @@ UNKNOWN = -1
 
 
 class PathPlan(NamedTuple):
-    """The plan by which an engine drives a path up to stage `stop`, after which another engine may continue.
+    """The plan by which an engine drives a path.
 
-    `at_once` are the stages to ask one after another when a message enters; None: the message enters each stage when it
-    gets there. `delay_ns` is their constant sum, else `UNKNOWN`. `retiming` are the places of stages that may re-time
-    their units.
+    Attributes:
+        stop: the place of the stage before which the engine stops; another engine may continue there.
+        at_once: the stages that are asked one after another when a message enters the path. None: the message enters
+            each stage when it gets there.
+        delay_ns: the delay of the whole path if it is constant, else `UNKNOWN`.
+        retiming: the places of stages that may move the departures of their units.
     """
 
     stop: int
@@ -36,7 +39,10 @@ class PathPlan(NamedTuple):
 
     @classmethod
     def computed(cls, path: Path, *, changing: bool) -> PathPlan:
-        """Compute as much of a path in advance as possible; `changing`: events may change stages that hold units."""
+        """Return a plan that computes as much of `path` in advance as possible.
+
+        `changing`: scheduled events may change stages while they hold units.
+        """
         at_once = _stages(path, changing)
         return cls.stage_by_stage(path)._replace(
             at_once=at_once, delay_ns=UNKNOWN if at_once is None else _delay_ns(at_once)
@@ -44,7 +50,10 @@ class PathPlan(NamedTuple):
 
     @classmethod
     def stage_by_stage(cls, path: Path, stop: int | None = None, first: int = 0) -> PathPlan:
-        """Let messages enter each stage from `first` on as they reach it. `stop` None is the end of the path."""
+        """Return a plan by which messages enter each stage when they reach it, from stage `first` to before `stop`.
+
+        If `stop` is None, the plan goes to the end of the path.
+        """
         retiming = [place for place, stage in enumerate(path.stages) if place >= first and hasattr(stage, "retimed")]
         return cls(len(path.stages) if stop is None else stop, retiming=retiming)
 
@@ -73,9 +82,14 @@ def _delay_ns(stages: Sequence[Stage]) -> int:
 
 
 class EdgeState:
-    """One directed edge in an engine: its path, the engine's plan for it, and the edge's half of order keys.
+    """One directed edge in a link engine, with the edge's part of the order keys of its messages.
 
-    `spare` is a unit that is reused for each message of a path computed in advance.
+    Attributes:
+        edge: the sender and the receiver.
+        path: the stages of the edge.
+        plan: how the engine drives the path.
+        order_key: the part of a message's order key that the edge gives (`rules/keyed_random.py`).
+        spare: a unit that is used again for each message, where the path is computed in advance.
     """
 
     __slots__ = ("edge", "order_key", "path", "plan", "spare")

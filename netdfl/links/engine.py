@@ -1,4 +1,4 @@
-"""The link engine: carries contents over their edges, and reports when each arrives or why it is dropped.
+"""The link engine: carries contents (messages or packets) over edges, and reports when each arrives or why not.
 
 The simulated fabric, the links above gRPC and the forwarder of packets all drive their links with it; their contents
 differ. It is sans-I/O: the owner of the time asks `next_ns`, and calls `step` or `run` at that time.
@@ -50,10 +50,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class InFlight(Transit, Generic[E, T]):
-    """A unit inside its engine: its content, and its place on the path.
+    """A unit (a message or packet, to link rules) inside an engine, with its content and its place on the path.
 
     `place` is the stage that holds the unit, `due_ns` its departure from there (None: no departure is known). A
-    `withdrawn` unit is ignored in all later outcomes of a stage.
+    `withdrawn` unit was taken off the link; whatever a stage says about it later is ignored.
     """
 
     edge: E = None  # type: ignore[assignment]
@@ -100,14 +100,14 @@ class InFlight(Transit, Generic[E, T]):
 
 
 Arrival: TypeAlias = tuple[int, E, T, InFlight[E, T] | None]
-"""(order key, edge, content, the unit that carried it; None: its way was computed in advance)"""
+"""(order key, edge, content, the unit that carries it; None: the arrival was computed in advance)"""
 Order: TypeAlias = Callable[[list[Any]], Sequence[Any]]
-"""A function that puts the entries of one instant in order."""
+"""A function that puts the entries that are due at one instant in the order in which they are processed."""
 order_key_of, _edge_of, _unit_of = itemgetter(0), itemgetter(1), itemgetter(3)
 
 
 def by_order_key(entries: list[Any]) -> Sequence[Any]:
-    """Sort entries by their order keys, but keep the order of addition within each edge, as links promise."""
+    """Sort entries due at one instant: across edges by order key, on one edge in the order in which they were added."""
     ordered = sorted(entries, key=order_key_of)
     if len(set(map(_edge_of, entries))) == len(entries):
         return ordered
@@ -118,12 +118,12 @@ def by_order_key(entries: list[Any]) -> Sequence[Any]:
 
 
 def as_they_came(entries: list[Any]) -> Sequence[Any]:
-    """Return entries in the order of addition, as on a wire."""
+    """Return entries due at one instant in the order in which they were added, as packets are on a wire."""
     return entries
 
 
 class Route(NamedTuple, Generic[E]):
-    """The edges over which a node sends one multicast, and their common constant delay, or `UNKNOWN`."""
+    """The edges over which a node sends one multicast, and their common delay if it is constant, else `UNKNOWN`."""
 
     edges: Sequence[E]
     delay_ns: int
@@ -137,7 +137,7 @@ class Route(NamedTuple, Generic[E]):
 
 
 class Flight(NamedTuple, Generic[E, T]):
-    """A content under way. `at_ns` is its arrival or its departure from the current stage; None while it is held."""
+    """A content under way; `at_ns` is its arrival or its departure from a stage, None while a stage holds it."""
 
     edge: E
     content: T
@@ -153,7 +153,7 @@ class Flight(NamedTuple, Generic[E, T]):
 
 
 class LinkEngine(Generic[E, T]):
-    """All contents under way on a set of edges."""
+    """The engine that moves all contents under way on a set of edges."""
 
     def __init__(
         self,
@@ -254,12 +254,12 @@ class LinkEngine(Generic[E, T]):
 
     @property
     def departs_ns(self) -> int | None:
-        """The next known instant at which a unit leaves a stage, or None."""
+        """The next known instant at which a unit leaves a stage or arrives, or None."""
         return self._calendar.next_ns()
 
     @property
     def retime_ns(self) -> int | None:
-        """The next instant at which a shared stage recomputes departures, or None."""
+        """The next instant at which a stage shared by several edges recomputes departures, or None."""
         return self._moved_ns if self._moved else None
 
     def step(self, now_ns: int) -> None:
@@ -283,13 +283,13 @@ class LinkEngine(Generic[E, T]):
             self.step(due)
 
     def run_ahead(self, until_ns: int, now_ns: int) -> None:
-        """Process departures up to `until_ns`, but let shared stages compute new ones only up to `now_ns`."""
+        """Process departures up to `until_ns`, but recompute those of shared stages only up to the earlier `now_ns`."""
         self.run(now_ns)
         while (due := self._calendar.next_ns()) is not None and due <= until_ns:
             self.step(due)
 
     def change(self, outcomes: Iterable[StageOutcome], now_ns: int) -> None:
-        """Apply to units the outcomes that a stage returned when it was changed."""
+        """Apply the `outcomes` for units under way that a stage returned when a scheduled event changed it."""
         for outcome in outcomes:
             self._take(outcome, now_ns)
 
@@ -303,7 +303,7 @@ class LinkEngine(Generic[E, T]):
             yield Flight(unit.edge, unit.content, None, unit)
 
     def withdraw(self, is_wanted: Callable[[Flight[E, T]], bool], now_ns: int) -> list[Flight[E, T]]:
-        """Take contents off the links that `is_wanted` selects, and return them.
+        """Take the contents for which `is_wanted` is true off the links, and return them.
 
         A stage that has counted a unit, as in a queue's length, still counts it, unless the stage is shared.
         """
@@ -335,7 +335,7 @@ class LinkEngine(Generic[E, T]):
             self._go(unit, unit.place + 1, now_ns)
 
     def _go(self, unit: InFlight[E, T], place: int, now_ns: int) -> None:
-        """Let a unit enter stage `place` and the stages after it, until one keeps it."""
+        """Let a unit enter stage `place` of its path and the stages after it, until one keeps or drops it."""
         edge, in_instant = unit.edge, self._in_instant
         stages, shared, (stop, _, _, retiming) = edge.path.stages, edge.path.own.stop, edge.plan
         while place < stop:

@@ -16,7 +16,7 @@ class OneByOneEngine(LinkEngine[E, T]):
     """A `LinkEngine` that can process a single entry of an instant."""
 
     def due(self, now_ns: int) -> list[E]:
-        """Return the edges of the entries that are due at `now_ns`, in the usual order; an edge once for each entry."""
+        """Return the edges of the entries due at `now_ns`, in the usual order; an edge appears once for each entry."""
         entries = self._calendar.instants.get(now_ns, ())
         live = [entry for entry in entries if not self._is_void(now_ns, entry)]
         return [entry[1] for entry in by_order_key(live)]

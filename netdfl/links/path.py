@@ -39,7 +39,7 @@ class FusedStage(Stage):
         self._copying = any(isinstance(stage, Duplicate) for stage in self.stages)
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Process a unit that enters, through all stages at once; return its outcomes."""
+        """Process a unit that enters, through all stages at once; return what becomes of it."""
         if self._copying:
             return self._go(unit, now_ns, 0)
         at_ns = now_ns
@@ -63,7 +63,7 @@ class FusedStage(Stage):
         return (Departure(unit, at_ns),)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change to the stages up to the first that delays; released units continue through the rest."""
+        """Apply a change to the stages up to the first that delays; units that it releases pass the other stages."""
         instant = next((p for p, stage in enumerate(self.stages) if not stage.instant), len(self.stages))
         outcomes: list[StageOutcome] = []
         for place in reversed(range(instant)):
@@ -76,7 +76,7 @@ class FusedStage(Stage):
 
 
 INSTANT_CHANGES = frozenset({"state", "loss", "duplicate", "corrupt"})
-"""The keys whose changes a fused stage accepts, except for a reset, which must find the units in flight."""
+"""The rules whose changes a fused stage accepts, except for a `down_reset`, which must find the units in flight."""
 
 
 def fuse(stages: Sequence[Stage]) -> tuple[LinkRule, ...]:
@@ -88,7 +88,10 @@ _places = lru_cache(range)
 
 
 class Path:
-    """The stages of one edge. `own` are the stages of the link itself, without the nodes' uplink and downlink."""
+    """The stages of one directed edge, in the order in which units pass them.
+
+    `own` are the stages of the link itself, without the uplink and the downlink of the nodes.
+    """
 
     __slots__ = ("edge", "own", "stages")
 
@@ -109,5 +112,5 @@ class Path:
             self.stages = (*first, *own, *(() if downlink is None else (downlink,)), *last)
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
-        """Apply a change to the link's own stages, the last one first, so that released units meet the new values."""
+        """Apply a change to the link's own stages, from last to first, so that released units meet the new values."""
         return [outcome for place in reversed(self.own) for outcome in self.stages[place].changed(event, now_ns)]

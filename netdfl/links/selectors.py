@@ -23,7 +23,7 @@ _RANGE = re.compile(r"^(\d+)(?:\s*\.\.\s*(\d+))?$")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """All links from a node in `src` to another node in `dst`."""
+    """A set of links: all links from a node in `src` to another node in `dst`."""
 
     src: frozenset[NodeId]
     dst: frozenset[NodeId]
@@ -39,11 +39,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """The links that a selector names: one block, or two for both directions.
+    """The links that a selector in a scenario names: one block of links, or two for both directions.
 
     `rank` is how specific the selector is: 0 for `default`, 1 for sets on both sides, 2 where one side is a single
-    node, 3 for one link (or one pair). A node's number is a single node; groups, ranges and lists are sets of
-    any size.
+    node, 3 for one link (or one pair). A node's number is a single node; groups, ranges and lists are sets of any size.
     """
 
     blocks: tuple[Block, ...]

@@ -26,10 +26,13 @@ from netdfl.links.selectors import Groups, Selector, is_edges, nearest, parse_ed
 
 @dataclass(frozen=True, slots=True)
 class LinkKey:
-    """The definition of one rule that a link can have, such as `loss` or `latency`.
+    """The definition of one rule that a link can have, such as `loss`, and of how a scenario gives it.
 
-    `table` holds the functions by name, `key` is the scenario's key for this name, `default` the name without it, and
-    `short` the parameter that the short form sets.
+    Attributes:
+        table: the functions that build the rule, by name.
+        key: the scenario's key for this name, such as `model`.
+        default: the name that is meant if the scenario gives none.
+        short: the parameter that a bare value sets, as in `loss: 5%`.
     """
 
     table: Mapping[str, Callable[..., object]]
@@ -69,7 +72,7 @@ class LinkPart:
 
     Attributes:
         slot: the rule that the part is for, such as `loss`.
-        means: the part's name and parameters, or a user's object. Parts with equal ones are equal.
+        means: the part's name and parameters, or a user's object. Parts are equal if these are equal.
         make: builds the part. A loss model has a state of its own for each link, so it is built from the link's seed.
         shared: the built part, which all links share unless it is a loss model.
     """
@@ -187,7 +190,7 @@ class LinksSpec:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every entry applies to all links or all nodes."""
+        """Whether every entry of the block applies to all links or to all nodes."""
         return len(self._links) == self._for_all and all(rank == 0 for rank, _, _ in self._nodes)
 
     @property
@@ -196,7 +199,7 @@ class LinksSpec:
         return any(entry.get("downlink") is not None for _, _, entry in self._nodes)
 
     def entries(self, edge: Edge) -> tuple[int, ...]:
-        """Return the numbers of the entries that apply to `edge`, later ones overriding earlier ones."""
+        """Return the indices of the block's entries that apply to `edge`; later ones override earlier ones."""
         if len(self._links) == self._for_all:
             return self._all_entries
         return tuple(number for number, (selector, _) in enumerate(self._links) if edge in selector)

@@ -24,7 +24,7 @@ from netdfl.core.types import Json, Kind, NodeId
 T = TypeVar("T")
 UnitName: TypeAlias = tuple[Kind, int, int, int, int, int, int]
 ANY_NUMBER = -1
-"""The number of a unit for a question about messages whose number is not known."""
+"""The number of a unit in a question that is about messages with any number."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,7 @@ class Transit:
 
     @property
     def of_round(self) -> int:
-        """The round of the message; -1 for a heartbeat, whose field `round` holds its number."""
+        """The round of the message; -1 for a heartbeat, which uses the field `round` for its own number."""
         return -1 if self.kind is Kind.HEARTBEAT else self.round
 
 
@@ -84,7 +84,7 @@ class Drop:
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """The outcome that `unit` stays in the stage until a later outcome, which cancels an earlier departure time."""
+    """The outcome that `unit` stays in the stage until a later outcome; it cancels a departure announced before."""
 
     unit: Transit
 
@@ -94,7 +94,7 @@ StageOutcome = Departure | Drop | Hold
 DROPPED = -(1 << 62)
 HELD = -(1 << 63)
 LONG_AGO = -(1 << 80)
-"""A time before every moment, in nanoseconds or in parts of nanoseconds."""
+"""A number below every time, in nanoseconds or in parts of nanoseconds."""
 
 
 LinkEvent: TypeAlias = Json
@@ -102,12 +102,12 @@ LinkEvent: TypeAlias = Json
 
 
 class LinkRule(Protocol):
-    """One stage of a path. Its parameters are checked where it is built."""
+    """One stage of a path, such as a loss or a delay. Its parameters are checked where it is built."""
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Process a unit that enters the stage; return its outcomes.
 
-        Without any, it is held until `changed` releases it.
+        If there are none, the stage holds the unit until `changed` releases it.
         """
         ...
 
@@ -125,11 +125,11 @@ class RetimingStage(LinkRule, Protocol):
     """
 
     def left(self, unit: Transit, now_ns: int) -> None:
-        """Remove `unit`, which has departed, from the stage."""
+        """Remove `unit` from the stage, because it has departed."""
         ...
 
     def withdraw(self, unit: Transit) -> None:
-        """Remove `unit`, which was taken off the link, from the stage."""
+        """Remove `unit` from the stage, because it was taken off the link."""
         ...
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
@@ -175,7 +175,7 @@ class Stage:
 
 
 def resets(event: LinkEvent) -> bool:
-    """Return whether `event` resets the link, so that each of its stages drops its units."""
+    """Return whether `event` resets the link (`down_reset`), at which each stage of the link drops the units in it."""
     return event.get("state") == "down_reset"
 
 
@@ -213,7 +213,7 @@ class DelayStage(Stage):
 
 
 class RoundValues(Generic[T]):
-    """Rule values that depend on a message's round, for `at_round` events; None where the clock's value applies."""
+    """Values of a rule for messages of certain rounds, set by `at_round` events; None where the usual value applies."""
 
     __slots__ = ("_starts", "_values")
 

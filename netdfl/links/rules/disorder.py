@@ -64,7 +64,7 @@ def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reorderi
 
 
 class Disorder(Stage, Generic[C]):
-    """A stage that holds no units and acts by its `config`; a new `config` acts on units that enter later."""
+    """A stage that holds no units and acts by its parameters, `config`; new ones act on units that enter later."""
 
     __slots__ = ("config", "seed")
     key: ClassVar[str]
@@ -87,13 +87,13 @@ class Duplicate(Disorder[Duplication]):
     key: ClassVar[str] = "duplicate"
 
     def copies(self, unit: Transit) -> Sequence[Transit]:
-        """Return `unit`, followed by its copy if it is duplicated."""
+        """Return `unit` alone, or followed by its copy if the unit is duplicated."""
         if unit_uniform(self.seed, unit) >= self.config.probability:
             return (unit,)
         return (unit, replace(unit, copy=unit.copy + 1))
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Pass `unit` and, with the rule's probability, a copy right after it."""
+        """Pass `unit` and, with the rule's probability, a copy right behind it."""
         return [Departure(each, now_ns) for each in self.copies(unit)]
 
 
@@ -111,7 +111,7 @@ class Corrupt(Disorder[Corruption]):
 
 
 class Checksum(Stage):
-    """The last stage of a path with detected corruption, which drops damaged units."""
+    """The last stage of a path whose corruption is detected; it drops damaged units."""
 
     __slots__ = ("corrupt",)
     reason: ClassVar[FateReason] = CORRUPT

@@ -1,4 +1,4 @@
-"""The long-run figures of a link's rules: the share of lost units and their bursts, mean delay, rate."""
+"""Figures that describe a link's rules in the long run: share of lost units, bursts of losses, mean delay, rate."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ _TRACE_BITS = 8 * 1500
 
 
 def figures(part: object) -> Mapping[str, object]:
-    """Return the figures of one built rule by name; figures that the rule does not have are left out.
+    """Return the figures that describe one built rule, by name; a rule has some of them, a user's own part maybe none.
 
-    `stationary_loss` (share of units) and `mean_burst` (units lost in a row; None: forever) of a loss, or `messages` of
-    a list; `mean_ns`; `rate_bps` (of a trace, its mean), `burst_bytes`, `queue_bytes`, `queue_messages`; `probability`,
-    `delay_ns`. A user's own part may have none.
+    - `stationary_loss`, `mean_burst`: the share of lost units, and how many are lost in a row (None: forever);
+    - `messages`: the number of messages that a list of losses names;
+    - `mean_ns`: the mean delay;
+    - `rate_bps`, `burst_bytes`, `queue_bytes`, `queue_messages`: the rate (a trace's mean), token bucket and queue
+      limit;
+    - `probability`, `delay_ns`: of duplication, corruption or reordering.
     """
     if isinstance(part, DropList):
         return {"messages": len(part.messages)}
@@ -54,7 +57,7 @@ def _burst(lost: float, starts: float) -> float | None:
 
 
 def say(found: Mapping[str, object]) -> str:
-    """Return the `figures` of a rule as a text for people."""
+    """Return the `figures` of a rule as one text for people."""
     words: Mapping[str, Callable[[Any], str]] = {
         "stationary_loss": lambda share: f"loses {100 * share:.3g}%",
         "mean_burst": lambda burst: "without end" if burst is None else f"{burst:.3g} in a row",

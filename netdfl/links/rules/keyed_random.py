@@ -1,4 +1,4 @@
-"""Keyed draws: the random number of a unit at one rule of one edge, and its place among units of one instant.
+"""Keyed draws: a unit's random number at one rule of one edge, and the key that orders units due at one instant.
 
 A draw is the 64-bit xxh3 hash of the packed (round, step, attempt, copy, kind). Its seed is
 `Streams.integer("link", src, dst, rule)`, which already contains the fleet's seed, the edge and the rule. A draw costs
@@ -44,11 +44,11 @@ def count_uniform(seed: int, count: int) -> float:
 
 
 def edge_order_key(seed: int, src: NodeId, dst: NodeId) -> int:
-    """Return the edge's half of a message's order key; `message_order_key` gives the other half."""
+    """Return the edge's part of order keys; `^` with the `message_order_key` of a message gives its whole order key."""
     return xxh3_64_intdigest(_pack_names(src, dst, 0, 0, 255), seed)
 
 
 def message_order_key(seed: int, id: MessageId) -> int:
-    """Return the half of an order key that all receivers of a message share. `^` combines it with the edge's half."""
+    """Return the part of an order key that the message gives, equal for all its receivers; `^` adds the edge's part."""
     kind, incarnation, (round, step), _, attempt = id
     return xxh3_64_intdigest(_pack_names(incarnation, round, step, attempt, _CODES[kind]), seed)

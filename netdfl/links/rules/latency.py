@@ -3,8 +3,8 @@
 Relies on: keyed draws, and `DelayStage`, which remembers units in flight for a reset of the link.
 
 Why: A distribution is its inverse function, so one uniform draw by name gives the delay, the same in every world.
-Without `fifo` units may overtake each other, which waits must know (`ordered`). A constant delay is told from a random
-one, because the engine then computes the arrivals of whole multicasts.
+Without `fifo` units may overtake each other, which waits must know (`ordered`). Constant and random delays are kept
+apart, because the engine then computes the arrivals of whole multicasts.
 """
 
 from __future__ import annotations

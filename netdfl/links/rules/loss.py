@@ -120,7 +120,7 @@ class GilbertElliott:
 
 @dataclass(frozen=True)
 class Match:
-    """The name of messages: their `round`, and optionally step, kind and attempt."""
+    """The description of messages to lose: their `round`, and optionally step, kind and attempt (None: any)."""
 
     round: NonNegativeInt
     step: NonNegativeInt | None = None
@@ -128,7 +128,7 @@ class Match:
     attempt: NonNegativeInt | None = None
 
     def matches(self, unit: Transit) -> bool:
-        """Return whether `unit` has this name; a heartbeat is named by its kind alone."""
+        """Return whether `unit` fits this description; a heartbeat is described by its kind alone."""
         return (
             (unit.of_round if self.kind is None else unit.round) == self.round
             and self.step in (None, unit.step)
@@ -138,7 +138,7 @@ class Match:
 
 
 def rounds_beyond(messages: Sequence[Match], rounds: int) -> str:
-    """Return an error text if `messages` name a round beyond a run of `rounds` rounds; else empty."""
+    """Return an error text if any of `messages` has a round that a run of `rounds` rounds does not have; else empty."""
     beyond = sorted({match.round for match in messages if match.round >= rounds})
     return f"drop_list names round {beyond[0]}, and rounds are 0 to {rounds - 1}; correct it" if beyond else ""
 

@@ -24,7 +24,10 @@ _MOST = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Opportunities:
-    """Ascending times in ns at which 1500 bytes may leave, repeated with a period, by default the last time."""
+    """The times in ns, ascending, at which 1500 bytes may leave a link; they repeat with a period.
+
+    The period is at least the last of these times.
+    """
 
     at_ns: tuple[int, ...]
     queue_bytes: int | None = None
@@ -40,7 +43,7 @@ class Opportunities:
         object.__setattr__(self, "period_ns", max(self.period_ns, self.at_ns[-1]))
 
     def at(self, index: int) -> int:
-        """Return the time of opportunity number `index`, counting on through the repetitions."""
+        """Return the time in ns of opportunity number `index`, counted from 0 through all repetitions."""
         cycle, place = divmod(index, len(self.at_ns))
         return cycle * self.period_ns + self.at_ns[place]
 
@@ -53,8 +56,8 @@ class Opportunities:
 def read_trace(file: str) -> tuple[tuple[int, ...], int]:
     """Read a trace file; return its opportunities in nanoseconds, and the period in which they repeat.
 
-    Lines with a time in ms are Mahimahi's; lines with a time in s and a rate in Mbit/s are a cooked trace of
-    Pensieve's. Raises ValueError.
+    Lines with a time in ms are Mahimahi's format; lines with a time in s and a rate in Mbit/s are Pensieve's format for
+    "cooked" traces. Raises ValueError.
     """
     lines = [line.split() for line in given_text(file).splitlines() if line.strip()]
     try:
@@ -68,7 +71,10 @@ def read_trace(file: str) -> tuple[tuple[int, ...], int]:
 
 
 def _cooked(samples: Sequence[tuple[float, float]]) -> tuple[tuple[int, ...], int]:
-    """Convert rates to opportunities. A rate holds from the time of the line before to its own. Raises ValueError."""
+    """Convert (time in s, rate in Mbit/s) pairs to opportunities in ns, and the period in which they repeat.
+
+    A rate holds from the time of the line before to the time of its own line. Raises ValueError.
+    """
     if any(b <= a for (a, _), (b, _) in pairwise(samples)):
         raise ValueError("times do not ascend")
     if any(not 0 <= rate < inf for _, rate in samples):

@@ -58,15 +58,15 @@ class NamedMessages:
 
 
 class MessageNumbers(Stage):
-    """The first stage of a link, which numbers messages where an event names some by number."""
+    """The first stage of a link where an event names messages by number: it numbers those that agree in all else."""
 
     __slots__ = ("counts", "named")
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Number the messages that one of `named` matches apart from the number."""
+        """Number the messages that one of `named` would match if it named no number."""
         self.named = tuple(replace(each, number=None) for each in named if each.number is not None)
         self.counts: Counter[tuple[object, ...]] = Counter()
-        """How many transmissions were numbered, by their identity without the number."""
+        """How many messages were numbered so far, by kind, sender's life, round, step and attempt."""
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Set the number of `unit`, and pass it."""
@@ -96,8 +96,8 @@ class NamedLoss(Stage):
 class NamedDelay(DelayStage):
     """The stage that delays named messages, the last of a link's own stages.
 
-    The delays of several names add up. No later message overtakes a delayed one, so a link in order stays in order. A
-    reset of the link drops the messages in this stage.
+    If several events name a message, their delays add up. No later message overtakes a delayed one, so a link in order
+    stays in order. A reset of the link drops the messages in this stage.
     """
 
     __slots__ = ("_last_ns", "named")

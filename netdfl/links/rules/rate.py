@@ -44,7 +44,7 @@ Sharing: TypeAlias = Literal["fair", "fifo"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The parameters of a serializer: rate (None: unlimited), token bucket, and queue limit.
+    """The parameters of a serializer: its rate (None: unlimited), its token bucket, and the limit of its queue.
 
     `sharing` matters for links that several edges share.
     """
@@ -80,7 +80,7 @@ def shared(
 
 @lru_cache
 def _cost(rate_bps: float | None, scale: float) -> tuple[int, int]:
-    """Return the nanoseconds per byte as a fraction, (numerator, denominator); numerator -1 for a rate of 0."""
+    """Return the nanoseconds for one byte as a fraction (numerator, denominator); numerator -1 for a rate of 0."""
     if rate_bps is None:
         return 0, 1
     if rate_bps * scale == 0:
@@ -106,7 +106,7 @@ class Rate(Stage):
     instant: ClassVar[bool] = False
 
     rounds: RoundValues[tuple[float | None, float]] | None
-    """Another rate (None: the clock's), and a factor on it, both above 0, for the messages of some rounds."""
+    """For the messages of some rounds: another rate (None: the usual one), and a factor on it, both above 0."""
 
     def __init__(self, shape: Shape) -> None:
         """Start with the parameters `shape`."""

@@ -1,4 +1,4 @@
-"""Loss as a run had it: the fate of each message by its whole name, and a keyed draw for those that it did not have.
+"""The losses of a recorded run, message by message; a message that the run did not have is lost at random.
 
 Relies on: messages of one name that enter the link in the order in which they did in the run.
 
@@ -23,7 +23,7 @@ _Name: TypeAlias = tuple[Kind, int, int, int, int]
 
 @dataclass(frozen=True)
 class RecordedFate:
-    """Whether one message was lost. Of messages with one name, the first has the first fate, and so on."""
+    """The record that one message was lost or not. Of messages with one name, the first takes the first record."""
 
     round: int
     lost: bool = False
@@ -42,18 +42,18 @@ class RecordedLoss:
     __slots__ = ("_fates", "messages", "otherwise", "seed")
 
     def __init__(self, seed: int, /, *, messages: list[RecordedFate], otherwise: Probability = 0.0) -> None:
-        """Take the fates in the order of sending, and the probability with which any other message is lost."""
+        """Take the fates in the order of sending; `otherwise` is the probability that any other message is lost."""
         self.seed, self.messages, self.otherwise = seed, tuple(messages), otherwise
         self._fates = fates_by_name(messages)
 
     def lost(self, unit: Transit) -> bool:
-        """Return the next fate of the unit's name; else draw."""
+        """Return whether the unit is lost: by the next recorded fate of its name or, without one, by a random draw."""
         fates = self._fates.get((unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt))
         return fates.popleft() if fates else unit_uniform(self.seed, unit) < self.otherwise
 
 
 def fates_by_name(messages: Sequence[RecordedFate]) -> dict[_Name, deque[bool]]:
-    """Return the fates of each name, in their order."""
+    """Return for each name (kind, life, round, step, attempt) whether its messages were lost, in their order."""
     found: dict[_Name, deque[bool]] = {}
     for each in messages:
         name = each.kind, each.incarnation, each.round, each.step, each.attempt

@@ -14,7 +14,7 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 
 
 class LinkState(Stage):
-    """The first stage of a link.
+    """The stage that passes, holds or drops units by the link's state, before all other stages of the link.
 
     - `up`: units pass.
     - `down_drop`: units that enter are dropped (`down`). Units in flight arrive.

@@ -31,24 +31,26 @@ TABLE = Path(__file__).parent / "tcp_table.json"
 _NS_BITS = 8 * 10**9
 _MOST_CURVES = 1000
 UNLIMITED_BPS = 100e9
-"""The rate of a link without one."""
+"""The rate in bit/s by which a link without a rate limit is computed."""
 
 
 @dataclass(frozen=True)
 class TcpTable:
-    """Measured excess times in microseconds: means over slices of each distribution.
+    """The measured excess times of messages over TCP, in microseconds: what a message takes beyond delay and rate.
 
-    `excess_us` holds, for each (size, loss, round-trip time, rate) in order, the mean excess of the messages from each
-    of `levels` (shares of the messages that arrive, from 0) to the next, and `dead` the share that never arrives. A
-    slice keeps its mean, so a mean keeps its heavy tail.
+    Each distribution of excess times is stored as means over slices of it, so that its mean keeps a heavy tail.
 
-    `single_us` holds, for each (loss above 0, round-trip time) in order, the same for messages of one segment, from
-    each of `depths` to the next: depth is how many losses in a row are as rare as the message's excess, log(share of
-    the later ones) / log(loss). A time-out begins near depth 1 whatever the loss, so between two losses a time-out
-    stays one.
-
-    A lost segment without a later one is sent again after about `timeout_ns` + `timeout_rtts` round-trip times. A
-    message that would take longer than `dead_ns` never arrives.
+    Attributes:
+        levels: where the slices of `excess_us` begin, as shares of the messages that arrive, from 0.
+        excess_us: for each (size, loss, round-trip time, rate) in order, the mean excess of the messages in each slice.
+        dead: for each of these in order, the share of messages that never arrive.
+        depths: where the slices of `single_us` begin. A depth is the number of losses in a row that are as rare as a
+            message's excess: log(share of messages with a larger excess) / log(loss).
+        single_us: for each (loss above 0, round-trip time) in order, the mean excess in each slice, for messages of one
+            segment. A time-out begins near depth 1 whatever the loss, so it stays one between two measured losses.
+        timeout_ns, timeout_rtts: a lost segment without a later one is sent again after about `timeout_ns` plus
+            `timeout_rtts` round-trip times.
+        dead_ns: a message that would take longer than this never arrives.
     """
 
     sizes: tuple[int, ...]
@@ -66,7 +68,7 @@ class TcpTable:
 
     @classmethod
     def of(cls, data: Json) -> TcpTable:
-        """Read the data that `packets.calibration.fit.write` wrote."""
+        """Return the table in the JSON data that `packets.calibration.fit.write` wrote."""
         plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
 
@@ -101,7 +103,10 @@ class TcpTable:
                 yield place, weight
 
     def one_segment(self, u: float, loss: float, rtt_ns: float) -> float:
-        """Return the excess delay of a one-segment message at the quantile `u`, in ns; it doubles beyond `depths`."""
+        """Return the excess delay in ns of a one-segment message at the quantile `u`.
+
+        Beyond the last of `depths`, the delay doubles, as the time-outs of TCP do.
+        """
         if not loss:
             return 0.0
         if loss >= 1:
@@ -131,9 +136,9 @@ def default_table() -> TcpTable:
 class Tcp(DelayStage):
     """The stage that combines a link's loss, rate and latency into the delay of messages over TCP.
 
-    Messages stay in order, and none is lost but dead ones. A message's bytes wait for earlier bytes at the link's rate.
-    A change acts on messages that enter after it; a reset drops the messages under way. A message that would never
-    arrive is dropped (`dead`).
+    Messages stay in order. None is lost but one that would never arrive, which is dropped (`dead`). A message's bytes
+    wait for earlier bytes at the link's rate. A change acts on messages that enter after it; a reset drops the messages
+    under way.
     """
 
     __slots__ = (
@@ -164,7 +169,7 @@ class Tcp(DelayStage):
         self._curves: dict[tuple[int, float], tuple[list[float], float]] = {}
 
     def go_further(self, loss: float, delay_ns: int) -> None:
-        """Set the loss, and the delay in ns, that packets meet on core links, in addition to the link's own."""
+        """Add the loss and the delay in ns that packets meet on core links to the link's own loss and delay."""
         self._further_loss, self._further_ns = loss, delay_ns
         self._curves = {}
 
@@ -214,9 +219,9 @@ class Tcp(DelayStage):
 
 
 class TcpBehindShares(Tcp):
-    """The TCP stage after shared links, which have already carried a message's bytes: adds only the excess delay.
+    """The TCP stage after a stage of shared links, which has carried a message's bytes: adds only the excess delay.
 
-    `shares_bps` holds, by the message's name, the mean rate that it had there.
+    `shares_bps` holds, by the message's name, the mean rate that the message had on the shared links.
     """
 
     __slots__ = ("shares_bps",)

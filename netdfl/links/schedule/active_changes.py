@@ -23,7 +23,10 @@ Where: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EffectiveValue:
-    """The current value of one rule, and a factor on it. `value` is a state's name or a part; None: no rule."""
+    """The current value of one link rule, and a factor on it.
+
+    `value` is a built-in state's name or a part (such as a loss model); None: the link has no such rule.
+    """
 
     value: Any
     scale: float = 1.0
@@ -44,7 +47,7 @@ def own_rules(spec: LinksSpec, edge: Edge) -> OwnRules:
 
 
 class TargetIndex(Generic[T]):
-    """An index from links to items: by look-up for items of single links, by search for items of many links."""
+    """An index that finds the items that concern a link: a table for items of one link, a list for items of several."""
 
     __slots__ = ("_single", "_wide")
 
@@ -56,7 +59,7 @@ class TargetIndex(Generic[T]):
         return bool(self._single or self._wide)
 
     def add(self, blocks: tuple[Block, ...], item: T) -> None:
-        """Add an item that concerns the links of `blocks`."""
+        """Add an item that concerns all links of `blocks`."""
         edges = few_edges(blocks, 1)
         if edges is None:
             self._wide.append((blocks, item))
@@ -80,14 +83,17 @@ class TargetIndex(Generic[T]):
 
 
 def few_edges(blocks: Sequence[Block], most: int) -> list[Edge] | None:
-    """Return the links of `blocks` if they are at most `most`, else None."""
+    """Return the links of `blocks` as a list if they are at most `most`, else None."""
     if sum(len(block.src) * len(block.dst) for block in blocks) > most:
         return None
     return [edge for block in blocks for edge in block.edges()]
 
 
 class Overlays:
-    """The scheduled changes in force. A change ends with the `unset` of the same cause; without one it stays."""
+    """The scheduled changes that are in force now.
+
+    A change ends with the `unset` event of the same cause; a `STANDING` one stays until another replaces its values.
+    """
 
     __slots__ = ("_count", "_links", "_nodes", "_windows")
 
@@ -98,7 +104,7 @@ class Overlays:
         self._windows: dict[tuple[int, Where], tuple[int, CompiledEvent]] = {}
 
     def apply(self, event: CompiledEvent) -> None:
-        """Apply a `set` or an `unset`."""
+        """Add the change of a `set` event, or remove the change that an `unset` event ends."""
         place = (event.cause, (event.blocks, event.nodes))
         before = self._windows.pop(place, None)
         if before is not None:
@@ -119,12 +125,12 @@ class Overlays:
         return [event for _, event in sorted(self._links.of(edge), key=lambda layer: layer[0])] if self._links else ()
 
     def on_node(self, node: NodeId) -> Iterable[CompiledEvent]:
-        """Return the changes in force on the up- and downlink of `node`, in order."""
+        """Return the changes in force on the uplink and downlink of `node`, in the order in which they began."""
         return (event for _, event in self._nodes if node in event.nodes)
 
 
 def effective(base: Mapping[str, EffectiveValue], events: Iterable[CompiledEvent]) -> dict[str, EffectiveValue]:
-    """Return the value of each rule: `base`, overridden by `events` in order."""
+    """Return the effective value of each rule: the values `base`, changed by `events` in their order."""
     values = dict(base)
     standing, windows = base["state"].value if "state" in base else "up", []
     for event in events:
@@ -145,7 +151,7 @@ def effective(base: Mapping[str, EffectiveValue], events: Iterable[CompiledEvent
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The rule values for messages from round `start` on, up to the next piece."""
+    """The rule values for messages of the rounds from `start` to before the start of the next piece."""
 
     start: int
     values: Mapping[str, EffectiveValue]
@@ -155,9 +161,10 @@ UNSAID = object()
 
 
 def by_rounds(events: Sequence[CompiledEvent]) -> list[Piece]:
-    """Return the changes of one link by `at_round` events, as pieces cut where any change begins or ends.
+    """Return the rule values that `at_round` events give one link, as consecutive ranges of rounds with equal values.
 
-    A key that no event names in a piece has the value `UNSAID` there: the value by the clock applies.
+    A rule that no event changes in a range, but one changes in another, has the value `UNSAID`: the usual value
+    applies.
     """
     ordered = sorted(events, key=lambda event: event.order)
     starts = {event.at_round for event in ordered} | {event.until_round for event in ordered}

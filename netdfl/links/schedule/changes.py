@@ -1,4 +1,4 @@
-"""The scheduled link changes as texts for people, where a partition is one change, not fourteen links."""
+"""The scheduled link changes as texts for people; a partition is listed as one change, not link by link."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ from netdfl.core.units import format_time
 from netdfl.links.schedule.events import MOST, STANDING, CompiledEvent, name_change
 
 APART = 4
-"""The most changes of one entry that are listed one by one; more are listed as one."""
+"""The most changes of one schedule entry that are listed one by one; if an entry has more, they are listed as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkChange:
-    """A link change from `begin` to before `end` (None: no end), in ns or rounds; counts as `times` changes.
+    """A change of links for people to read, which may stand for several changes of one schedule entry.
 
-    `entry` is the action of entry `source`, by its name in the scenario.
+    Attributes:
+        source: the index of the schedule entry.
+        entry: the entry's action, by its name in the scenario.
+        where: the links, as text.
+        what: the new values, as text.
+        begin: when the change begins, in ns or as a round.
+        end: before which instant or round it ends; None: never.
+        by_round: whether `begin` and `end` are rounds.
+        times: how many changes this one stands for.
     """
 
     source: int

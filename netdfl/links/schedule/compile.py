@@ -35,16 +35,15 @@ ACTIONS = by_name(
     *(plans.contact_plan, plans.trace, on_links.drop, on_links.delay, on_nodes.crash, on_nodes.restart),
     *(on_nodes.join, on_nodes.pause, on_nodes.resume, on_nodes.slow_down, on_nodes.churn),
 )
-"""The actions of events. The key that names an action is also its first parameter: `{at: 20s, crash: 4, ...}`.
-
-`link`, `node` and `core` take the changes as further keys: `spec.LINK_KEYS`, `NODE_KEYS`, `CORE_KEYS`.
-"""
+"""The functions for the actions of events, by name. An action's name is the entry's key for its first parameter, as in
+`{at: 20s, crash: 4, ...}`. `link`, `node` and `core` take the changes as further keys: `spec.LINK_KEYS`,
+`NODE_KEYS`, `CORE_KEYS`."""
 _CHANGING = ("link", "node", "core")
 _MOST = 500_000
 
 
 class ScheduleError(ValueError):
-    """An error with all faulty entries of a schedule: `problems` has the index and the fault of each."""
+    """An error that lists all faulty entries of a schedule: `problems` has the index and the fault of each."""
 
     def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
         """Keep `problems` in the order of the entries."""
@@ -61,8 +60,8 @@ class _ReadEntry(Entry):
 def compile_events(entries: Sequence[Mapping[str, object]], facts: Facts) -> list[CompiledEvent]:
     """Compile `entries` to a flat list, sorted by time, then by round; at one moment, ends come before beginnings.
 
-    Raises ScheduleError with every entry that is wrong by itself, or, where none is, every one that does not fit the
-    others.
+    Raises ScheduleError with every entry that is wrong by itself or, if there is none, every entry that contradicts
+    another one.
     """
     problems: list[tuple[int, str]] = []
     read: list[_ReadEntry] = []
@@ -167,7 +166,10 @@ def _never_sent(events: Sequence[CompiledEvent], facts: Facts) -> Iterable[tuple
 
 
 def _covers(later: CompiledEvent, event: CompiledEvent) -> bool:
-    """Return whether `later` acts on all links of `event`: each block of `event` lies within a block of `later`."""
+    """Return whether the event `later` acts on all nodes and links of `event`.
+
+    Each block of links of `event` must lie within a single block of `later`.
+    """
     return set(event.nodes) <= set(later.nodes) and all(
         any(_is_within(block, wide) for wide in later.blocks) for block in event.blocks
     )
@@ -181,7 +183,10 @@ def _is_within(block: Block, wide: Block) -> bool:
 
 
 def _random_lives(entries: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
-    """Yield the entries that crash or restart nodes while another entry crashes the same ones at random times."""
+    """Yield each `crash`, `restart` or `churn` entry whose nodes another `churn` entry crashes at random at that time.
+
+    It yields the entry's index and a text about the conflict.
+    """
     lives = [entry for entry in entries if entry.action in ("churn", "crash", "restart")]
     for first, second in combinations(lives, 2):
         churn, other = (first, second) if first.action == "churn" else (second, first)

@@ -22,7 +22,13 @@ _RELATIVE = re.compile(r"^\s*[x×]\s*(\d+\.?\d*|\.\d+)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of `events`, the argument of an action: its index, its spans, and the facts about the fleet."""
+    """An entry of the scenario's `events`, as the functions of actions get it.
+
+    Attributes:
+        facts: facts about the fleet.
+        source: the entry's index.
+        when: the spans of time or rounds in which it acts.
+    """
 
     facts: Facts
     source: int
@@ -33,7 +39,7 @@ class Entry:
         return parse_edges(text, self.facts.groups, self.facts.num_nodes)
 
     def core_links(self, text: str) -> tuple[Block, ...]:
-        """Return the links whose way crosses a core link. Raises ValueError for an unknown name, or no underlay."""
+        """Return the links that cross the core link `text`. Raises ValueError for an unknown name, or no underlay."""
         if self.facts.core is None:
             raise ValueError("there are no core links without an underlay; add one, or name links of nodes")
         return self.facts.core.crossing(text)
@@ -53,7 +59,13 @@ class Entry:
         return stop
 
     def outages(self, place: Edge, up_ns: int, down_ns: int) -> Iterator[tuple[int, int]]:
-        """Yield random outages as (begin, end) in ns, keyed by the entry and the link or node, which starts up."""
+        """Yield random outages as (begin, end) in ns; each link or node has its own, and is up at first.
+
+        Args:
+            place: the link, or the pair of a node with itself; together with the entry it keys the draws.
+            up_ns: the mean time between outages.
+            down_ns: the mean length of an outage.
+        """
         rng = self.facts.streams.rng("events", self.source, *place)
         for span in self.when:
             stop = self.end_of(span)
@@ -72,7 +84,7 @@ class Entry:
         nodes: tuple[NodeId, ...] = (),
         core: str = "",
     ) -> Compiled:
-        """Make `changes` on links, nodes or core links for a span in time."""
+        """Return the events that make `changes` on links, nodes or core links for a span of time."""
         cause = STANDING if span.end is None else self.source
         event = CompiledEvent("set", self.source, cause=cause, blocks=blocks, nodes=nodes, core=core)
         yield replace(event, at_ns=span.start, parameters=changes)
@@ -122,7 +134,7 @@ def _plain_rate(change: object) -> bool:
 
 
 def follows_trace(change: object, key: str) -> bool:
-    """Return whether a change replaces the rate under `key` by a trace."""
+    """Return whether `change` replaces the rate of the rule `key` by a rate that follows a trace."""
     part = None if isinstance(change, Mapping) and "scale" in change else choose(key, change)
     return part is not None and not isinstance(part.build(), Shape)
 
@@ -134,7 +146,7 @@ def is_plain_latency(change: object) -> bool:
 
 
 def is_zero_rate(change: object, key: str = "rate") -> bool:
-    """Return whether a compiled change sets the rate under `key` to zero, which stops the link."""
+    """Return whether a compiled change sets the rate of the rule `key` to zero, which stops the link."""
     if isinstance(change, Mapping) and "scale" in change:
         return bool(change["scale"] == 0)
     part = choose(key, change)
@@ -142,7 +154,10 @@ def is_zero_rate(change: object, key: str = "rate") -> bool:
 
 
 def read_changes(written: Mapping[str, object], allowed: Sequence[str]) -> dict[str, object]:
-    """Check the changes of an entry; return them, with relative changes (`x2`) as `{scale: 2.0}`."""
+    """Check the changes in an entry, whose keys must be `allowed`; return them.
+
+    A relative change such as `x2` becomes `{scale: 2.0}`.
+    """
     changes: dict[str, object] = {}
     for key, value in written.items():
         changes[key] = value

@@ -63,7 +63,7 @@ class CompiledEvent:
 
     @property
     def where(self) -> str:
-        """The place in words: the core links by name, or the links or nodes."""
+        """The place of the event as a text: the core links by name, or the links or nodes."""
         return self.core or name_place(self.blocks, self.nodes, self.entry)
 
     @property
@@ -72,7 +72,7 @@ class CompiledEvent:
         return self.action in ("drop", "delay")
 
     def holds_in(self, round: int) -> bool:
-        """Return whether an event by rounds acts on the messages of `round`."""
+        """Return whether an event that is scheduled by rounds acts on the messages of `round`."""
         return (self.at_round or 0) <= round and (self.until_round is None or round < self.until_round)
 
     @property

@@ -73,7 +73,11 @@ def join(entry: Entry, /, *, join: NodesText) -> Compiled:
 
 
 def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, object]:
-    """Return the parameters of a restart's event. Raises ValueError for a parameter of the other kind of state."""
+    """Return the parameters of a restart's event.
+
+    Raises ValueError for a parameter that does not go with `state`: `rejoin` is for kept state, `weight` for lost
+    state.
+    """
     if rejoin is not None and state == "lost":
         raise ValueError("rejoin is for nodes that kept their state; with state: lost they begin where others are")
     if weight is not None and state == "kept":

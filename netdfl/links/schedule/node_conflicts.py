@@ -78,7 +78,14 @@ def _conflicts(node: NodeId, begin: str, events: Sequence[CompiledEvent]) -> Ite
 
 
 def _in_order(node: NodeId, begin: str, events: Sequence[CompiledEvent], ending: set[int]) -> Iterator[Conflict]:
-    """Yield the first conflict among faults of one kind on one node; entries in `ending` have a scheduled end."""
+    """Yield the first conflict among faults of one kind on one node, such as a second crash before a restart.
+
+    Args:
+        node: the node.
+        begin: the action that begins a fault of this kind, such as `crash`.
+        events: the events of this kind on the node, in order.
+        ending: the entries whose faults have a scheduled end.
+    """
     now: CompiledEvent | None = None
     for event in events:
         by_itself = now is not None and bool({event.source, now.source} & ending)
@@ -107,7 +114,7 @@ def _is_end(event: CompiledEvent) -> bool:
 
 
 def _again(node: NodeId, first: CompiledEvent, then: CompiledEvent) -> str:
-    """Return the error text for fault `then`, which begins before the earlier fault `first` has ended."""
+    """Return the error text for the fault `then`, which begins while the earlier fault `first` still lasts."""
     done, what = _DONE[then.action], f"at {_when(then)} it would {then.action.replace('_', ' ')} node {node}"
     if first.source == then.source:
         return f"{what}, which it has {done} at {_when(first)} already; let it end before it begins again"

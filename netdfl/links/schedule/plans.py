@@ -80,7 +80,10 @@ def trace(entry: Entry, /, *, trace: str, file: str, interval: TimeNs = 100_000_
 
 
 def _rows(file: str, read: Callable[[Json], T], columns: str) -> Iterator[tuple[str, T]]:
-    """Yield `file:line` and the result of `read` for each row of a CSV file. Raises ValueError for a bad row."""
+    """Yield `file:line` and the result of `read` for each row of a CSV file; `columns` names those expected.
+
+    Raises ValueError for a bad row.
+    """
     for number, row in enumerate(csv.DictReader(given_text(file).splitlines(), skipinitialspace=True), start=2):
         try:
             yield f"{file}:{number}", read(row)

@@ -15,8 +15,8 @@ from netdfl.links.schedule.events import CompiledEvent
 class Return(NamedTuple):
     """The return of a crashed node, with or without the state that it had at the end of its last round.
 
-    `weight` is the push-sum weight of a node without its state. A node with its state makes every missed round if
-    `replays`.
+    `weight` is the push-sum weight with which a node without its state begins. A node with its state makes every missed
+    round if `replays`, and else leaves them out.
     """
 
     at_ns: int
@@ -26,7 +26,7 @@ class Return(NamedTuple):
 
     @classmethod
     def by(cls, event: CompiledEvent, at_ns: int) -> Self:
-        """Read the `event` by which a node restarts or joins, for a return at `at_ns`."""
+        """Return the return that `event`, a restart or a late joining, makes at `at_ns`."""
         keep = event.action != "join" and event.parameters.get("state", "kept") == "kept"
         replays = event.parameters.get("rejoin") == "replay"
         return cls(at_ns, keep, event.parameters.get("rejoin_weight", int(event.action == "join")), replays)
@@ -50,7 +50,11 @@ def joins_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, CompiledEvent
 def find_return(
     events: Sequence[CompiledEvent], node: NodeId, at_ns: int, *, source: int, at_round: int | None
 ) -> Return | None:
-    """Find how `node` returns after its crash at `at_ns` by entry `source`; None: it stays away."""
+    """Find the first return of `node` after it crashed at `at_ns`; None: it stays away.
+
+    `source` is the schedule entry that made it crash, and `at_round` the round of this crash, if it was scheduled by
+    round.
+    """
     found = []
     for event in events:
         if event.action != "restart" or node not in event.nodes:
@@ -67,13 +71,13 @@ def fresh_round(crashed_in: int, others: Iterable[int]) -> int:
     """Return the first round for a node that lost its state: the first that no other node has begun.
 
     A node that kept its state begins with the round in which it crashed, and sends that round's messages again.
-    Receivers ignore a duplicate, so mass that the node gave away is taken once, and not owned again.
+    Receivers ignore duplicates, so push-sum mass that the node had sent is taken once only.
     """
     return max(crashed_in, 1 + max(others, default=-1))
 
 
 def keeps_state(events: Sequence[CompiledEvent], node: NodeId) -> bool:
-    """Return whether `node` may have to restart from the state at the end of a round."""
+    """Return whether the schedule may restart `node` with the state that it had at the end of a round."""
     return any(
         event.action == "restart" and node in event.nodes and event.parameters.get("state", "kept") == "kept"
         for event in events

@@ -25,9 +25,9 @@ class CoreNames(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts about a fleet for its schedule. `end_ns` and `rounds` are None for a run without such an end.
+    """The facts about a fleet that its schedule needs.
 
-    `core` is None without an underlay.
+    `end_ns` and `rounds` are None for a run without such an end; `core` is None without an underlay.
     """
 
     num_nodes: int
@@ -42,7 +42,7 @@ class Facts:
 class Span:
     """A span from `start` to before `end` (None: no end), in nanoseconds, or in rounds if `by_round`.
 
-    `for_ns` is the length of a span that begins with a node's round and lasts a time.
+    `for_ns` is the length in ns of a span that begins when a node begins a round and lasts for a time.
     """
 
     start: int

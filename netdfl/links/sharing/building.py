@@ -44,11 +44,19 @@ def fair_path(
     *,
     over_tcp: bool,
 ) -> Path:
-    """Return the path over `own` stages between an uplink and a downlink, one of which at least is shared.
+    """Return the path of `edge` between an uplink and a downlink, one of which at least shares its rate among flows.
 
-    `core` are shared links between the two, which the message crosses at once with them.
-    Of `networks`, one has the uplinks and one the downlinks. With `told`, each end emulates its own links, and the
-    sender has what it is told of the downlink. With `over_tcp`, the headers of packets count.
+    Args:
+        networks: the network that has the uplinks, and the one that has the downlinks.
+        edge: the sender and the receiver.
+        own: the stages of the link itself.
+        uplink: the sender's uplink.
+        downlink: the receiver's downlink.
+        last: stages that follow at the receiver.
+        fuse: combines stages into as few as possible.
+        told: if each node emulates its own links: the sender's models of the receivers' downlinks.
+        core: shared core links, which a message crosses at the same time as uplink and downlink.
+        over_tcp: whether the headers of packets count as bytes.
     """
     network, downlinks = networks
     before = [stage for stage in own if isinstance(stage, _BEFORE)]
@@ -80,7 +88,7 @@ def fair_path(
 
 
 def _rate_of(stage: Rate | Tcp) -> tuple[Shape, float]:
-    """Return the rate parameters of a link's own stage, and the factor on the rate."""
+    """Return the rate parameters of a stage of the link itself, and the factor on its rate."""
     if isinstance(stage, Rate):
         return stage.shape, stage.scale
     return Shape(stage.rate if stage.rate < UNLIMITED_BPS else None), stage.scales["rate"]

@@ -15,9 +15,9 @@ from netdfl.links.rules.base import Transit
 from netdfl.links.rules.rate import Shape
 
 PARTS = 720_720 << 20
-"""Parts of a bit per second; 720,720 is divisible by every number up to 16."""
+"""How many parts, the unit of rates, make one bit per second; 720,720 is divisible by every number up to 16."""
 BYTE = 8 * 10**9 * PARTS
-"""The volume of a byte."""
+"""The volume of one byte, in parts of a bit per second times nanoseconds."""
 
 
 class ShareTaker(Protocol):
@@ -28,12 +28,12 @@ class ShareTaker(Protocol):
 
 
 class SharedLink:
-    """One shared link, and the flows that cross it now.
+    """One link whose rate several flows share (an uplink, downlink or core link), and the flows that cross it now.
 
     Attributes:
-        order: the place among links whose shares are equal, so that no rounding depends on who came first.
-        flows: the flows that cross it now, in order of beginning.
-        capacity: the rate in parts; None: unlimited.
+        order: the sort key among links whose shares are equal, so that no rounding depends on which flow came first.
+        flows: the flows that cross it now, in the order in which they began.
+        capacity: the rate in parts of a bit per second; None: unlimited.
     """
 
     __slots__ = (
@@ -50,13 +50,13 @@ class SharedLink:
         self.set(shape, scale)
 
     def set(self, shape: Shape, scale: float) -> None:
-        """Replace the parameters and the factor on the rate; keep the bucket's fill."""
+        """Replace the parameters of the link and the factor on its rate; keep the fill of its token bucket."""
         self.shape, self.scale = shape, scale
         rate = shape.rate_bps
         self.capacity = None if rate is None else int(Fraction(rate) * Fraction(scale) * PARTS)
 
     def limit(self, capacity: int | None) -> None:
-        """Set the capacity, in parts of a bit/s (None: unlimited), in place of the one that the parameters give."""
+        """Set the capacity, in parts of a bit/s (None: unlimited), in place of the rate in the link's parameters."""
         self.capacity = capacity
 
     # the queue
@@ -71,12 +71,12 @@ class SharedLink:
         return self._waiting - next(iter(held.values())) + nbytes > (shape.queue_bytes or 0)
 
     def take(self, unit: Transit) -> None:
-        """Count a message that waits at this link or crosses it."""
+        """Give a message a place in the link's queue, which it keeps while it waits at this link or crosses it."""
         self._held[unit] = unit.nbytes
         self._waiting += unit.nbytes
 
     def release(self, unit: Transit) -> None:
-        """Stop counting a message."""
+        """Free the place of a message in the link's queue."""
         self._waiting -= self._held.pop(unit, 0)
 
     # the bucket
@@ -89,7 +89,10 @@ class SharedLink:
 
     @property
     def bucket(self) -> int:
-        """The volume that may pass at once; 0 without a bucket, at rate 0, or if only a rounding error is left."""
+        """The volume in the token bucket, which may pass at once.
+
+        It is 0 without a bucket, at rate 0, or if only a rounding error is left.
+        """
         if not self.shape.burst_bytes or not self.capacity:
             return 0
         left = self.shape.burst_bytes * BYTE - self._debt
@@ -100,7 +103,7 @@ class SharedLink:
         self._debt += volume
 
     def load(self) -> int | None:
-        """Sum up the flows' new rates; return the time until they empty the bucket, None if they never do."""
+        """Sum up the new rates of the flows; return the ns until they empty the token bucket, None if they never do."""
         if not self.shape.burst_bytes or not self.capacity:
             return None
         self._load = sum(flow.rate or 0 for flow in self.flows)
@@ -108,5 +111,5 @@ class SharedLink:
         return -(-self.bucket // over) if over > 0 and self.bucket else None
 
     def rest(self) -> None:
-        """Fill the bucket, because the link was reset."""
+        """Fill the token bucket, because the link was reset."""
         self._debt = 0

@@ -1,4 +1,4 @@
-"""One flow: the messages of one connection, the transfer of the first of them, and its rate."""
+"""One flow: the messages of one connection, of which the first is transferred now, and its rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from netdfl.links.sharing.capacity import BYTE, SharedLink
 
 
 class Turns(Protocol):
-    """The stage that a flow belongs to, which handles each message when its turn comes."""
+    """The stage that a flow belongs to, which begins and ends the transfer of each message of the flow in turn."""
 
     edge: Edge
     stopped: bool
@@ -22,7 +22,7 @@ class Turns(Protocol):
         ...
 
     def refuse(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
-        """Drop the message that `flow` transfers."""
+        """Drop the message of `flow` that is being transferred, because a queue is full."""
         ...
 
     def end(self, flow: Flow) -> None:
@@ -31,11 +31,11 @@ class Turns(Protocol):
 
 
 class Flow:
-    """The messages of one connection: `unit` crosses `links` now at `rate`, in parts; the others wait.
+    """The messages of one connection: the message `unit` crosses `links` now, and the messages in `waiting` follow.
 
     Attributes:
-        left: the volume that `unit` had left at `since_ns`.
-        rate: None: unlimited.
+        left: the volume of `unit` that had not passed at `since_ns`.
+        rate: its rate in parts of a bit per second; None: unlimited.
         due_ns: the instant at which its last byte leaves at this rate; None: never.
         ended_ns: the instant of its end, once that can't change any more.
     """
@@ -54,7 +54,7 @@ class Flow:
         self.ended_ns: int | None = None
 
     def turn(self) -> Transit:
-        """Make the next waiting message the current one, and return it."""
+        """Take the next waiting message as the one to transfer, and return it."""
         self.unit = self.waiting.popleft()
         return self.unit
 
@@ -64,13 +64,13 @@ class Flow:
         self.rate, self.due_ns = 0, None
 
     def draw(self, volume: int) -> None:
-        """Count `volume` of the current message as passed at once."""
+        """Count `volume` of the current message as passed at once, through token buckets."""
         self.left -= volume
 
     def pass_until(self, now_ns: int) -> None:
-        """Count the bytes that have passed from the last change of the rate to `now_ns`.
+        """Count the bytes of the current message that have passed from the last change of the rate to `now_ns`.
 
-        Do nothing if the change is later.
+        Do nothing if that change was later than `now_ns`.
         """
         if now_ns < self.since_ns:
             return
@@ -81,7 +81,7 @@ class Flow:
         self.since_ns = now_ns
 
     def stop(self, now_ns: int) -> None:
-        """Stop the transfer at `now_ns`, as the link is held."""
+        """Stop the transfer at `now_ns`, because the link holds its messages."""
         self.pass_until(now_ns)
         self.rate, self.due_ns = 0, None
 
@@ -102,7 +102,7 @@ class Flow:
         return self.ended_ns is not None or (self.due_ns is not None and self.due_ns <= now_ns)
 
     def take_rate(self, rate: int | None, now_ns: int) -> bool:
-        """Change the rate from `now_ns` on, or from its last change if that was later; return whether the end moves.
+        """Set the rate from `now_ns` on, or from its last change if that was later; return whether the end moves.
 
         A remainder of less than a thousandth of a nanosecond is a rounding error, and counts as nothing.
         """

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=ShareTaker)
 def max_min(flows: Collection[F], capacities: Mapping[SharedLink, int]) -> dict[F, int]:
     """Return the max-min fair rate of each flow that crosses a link of `capacities`; other flows have no limit.
 
-    `capacities` holds the links that limit anything. A share is rounded down to a part of a bit per second.
+    `capacities` has the links that limit rates. A rate is rounded down to a whole part of a bit per second.
     """
     if len(capacities) == 1:
         ((link, capacity),) = capacities.items()

@@ -1,4 +1,4 @@
-"""The network of shared links: which flows cross which links, and new rates for all that a change affects.
+"""The network of links that flows share: which flows cross which links, and new rates for all that a change affects.
 
 A change touches links. It reaches the flows on them, the other links of these flows, and so on; the shares of those
 alone are computed anew. Where nodes have uplinks only, that is one uplink.
@@ -17,7 +17,7 @@ from netdfl.links.sharing.max_min import max_min
 
 
 class FairNetwork:
-    """All flows under way, and the changes since their rates were computed."""
+    """All flows under way over links with shared rates, and the changes since the rates were last computed."""
 
     def __init__(self) -> None:
         """Start without flows."""
@@ -29,15 +29,15 @@ class FairNetwork:
         self.since_ns = 0  # since when the present rates hold
 
     def starts(self, flow: Flow) -> None:
-        """Mark `flow`: its next message starts when the rates are next computed."""
+        """Mark `flow`, whose next message starts when the rates are next computed."""
         self._starting[flow] = None
 
     def ends(self, flow: Flow) -> None:
-        """Mark `flow`: its current message ends at its `ended_ns`."""
+        """Mark `flow`, whose current message ends at the instant `flow.ended_ns`."""
         self._ending.append(flow)
 
     def crosses(self, flow: Flow) -> None:
-        """Add `flow` to its links, so that it gets a share of each."""
+        """Add `flow` to the links that it crosses, so that it gets a share of each."""
         for link in flow.links:
             link.flows[flow] = self._touched[link] = None
         if not flow.links:
@@ -57,12 +57,12 @@ class FairNetwork:
         self.touch(link)
 
     def touch(self, link: SharedLink) -> None:
-        """Mark a link whose capacity has changed."""
+        """Mark a link whose capacity has changed, so that rates on it are computed again."""
         self._touched[link] = None
 
     @property
     def again_ns(self) -> int | None:
-        """The next instant at which shares change without a start or end of a flow, because a bucket is empty."""
+        """The next instant at which rates change without a start or end of a flow, as a token bucket is empty then."""
         return min(self._emptying.values()) if self._emptying else None
 
     def retimed(self, now_ns: int, since_ns: int | None = None) -> Sequence[StageOutcome]:
@@ -132,7 +132,7 @@ def _turn(flow: Flow) -> tuple[int, tuple[int, int]]:
 
 @dataclass(slots=True, eq=False)
 class _Draw:
-    """The part of a flow that passes at once through token buckets."""
+    """The part of a flow's message that passes at once, out of token buckets; for `max_min` it acts as a flow."""
 
     flow: Flow
     links: Sequence[SharedLink]
@@ -140,7 +140,7 @@ class _Draw:
 
 
 def _shared(links: Sequence[SharedLink], flows: Sequence[Flow]) -> dict[Flow, int]:
-    """Return the fair rate of each flow that has a limit, after token buckets have let pass what they hold.
+    """Return the fair rate of each flow that has a limit, after token buckets have let pass the bytes that they hold.
 
     A flow whose end can't change any more keeps its rate, and the others share the rest.
     """
@@ -157,7 +157,7 @@ def _shared(links: Sequence[SharedLink], flows: Sequence[Flow]) -> dict[Flow, in
 
 
 def _draw(flows: Iterable[Flow]) -> bool:
-    """Pass at once what token buckets allow to `flows`, in fair parts; return whether any bucket had something."""
+    """Let bytes of `flows` pass at once, in fair parts, as far as token buckets allow; return whether any did."""
     draws: list[_Draw] = []
     volumes: dict[SharedLink, int] = {}
     for number, flow in enumerate(flows):

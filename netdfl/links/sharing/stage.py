@@ -1,9 +1,9 @@
-"""Flows: the messages of one edge that go one after another over all shared links of their way at once.
+"""The stage of one edge whose messages go one after another, each over all shared links of its way at once.
 
 An edge has two flows, as two nodes have two connections: one for heartbeats and probes, one for all else. The first
-message of a flow goes, the others wait. A message is judged by the link's state and luck when its first byte goes: a
-lost one takes its bytes of the uplink and of nothing behind it, a copy goes behind its original over all but the
-uplink.
+message of a flow goes, the others wait. A message is judged by the link's state, loss and other own rules when its
+first byte goes: a lost one takes its bytes of the uplink and of nothing behind it, a copy goes behind its original over
+all but the uplink.
 """
 
 from __future__ import annotations
@@ -35,17 +35,20 @@ from netdfl.links.sharing.flow import Flow
 from netdfl.links.sharing.network import FairNetwork
 
 ASIDE = (Kind.HEARTBEAT, Kind.PROBE)
-"""The kinds of messages that have a connection of their own."""
+"""The kinds of messages that go over a second connection, beside the one for all other kinds."""
 
 
 class FairStage:
     """The shared links of one edge as one stage, which a message leaves when its last byte has passed all of them.
 
-    Edges of one node whose ways differ in nothing may have one stage. Each has flows of its own all the same.
+    Edges of one node whose ways are alike may have one stage; each has flows of its own all the same.
 
-    `links` begin with the sender's uplink unless `judges` is None; else `judges` are the link's own stages up to its
-    rate, which come behind an uplink. `own` is the one of `links` that is the link's own rate. A message that is lost
-    behind an uplink leaves this stage like others and finds its reason in `fates`.
+    Attributes:
+        links: the shared links; they begin with the sender's uplink unless `judges` is None.
+        own: the one of `links` that stands for the rate of the link itself.
+        judges: the link's own stages before its rate, which act behind the uplink; None: they are stages of the path
+            before this one.
+        fates: the reason of each message that is lost behind an uplink; it leaves this stage like others.
     """
 
     __slots__ = (
@@ -76,7 +79,8 @@ class FairStage:
     ) -> None:
         """Let messages of `edge` cross `links`; for some rounds, `rounds` gives another rate of the link `own`.
 
-        With `over_tcp`, the headers of packets count. `shares_bps` keeps the mean rate of each message that left.
+        With `over_tcp`, the headers of packets count as bytes. `shares_bps` keeps the mean rate of each message that
+        left.
         """
         self.network, self.edge, self.links, self.own, self.rounds = network, edge, tuple(links), own, rounds
         self.judges = judges
@@ -101,7 +105,7 @@ class FairStage:
         return ()
 
     def left(self, unit: Transit, now_ns: int) -> None:
-        """End the transfer of `unit` at `now_ns`, possibly later than the time of other changes."""
+        """End the transfer of `unit` at `now_ns`, which may be later than the time of the network's other changes."""
         flow = self.flows[_place(unit)]
         flow.end_at(now_ns)
         self.network.ends(flow)
@@ -114,7 +118,7 @@ class FairStage:
 
     @property
     def again_ns(self) -> int | None:
-        """The next instant at which shares change without a start or end of a flow."""
+        """The next instant at which rates change though no flow starts or ends."""
         return self.network.again_ns
 
     def waits(self, unit: Transit) -> bool:
@@ -299,7 +303,7 @@ class FairStage:
 
 
 def _place(unit: Transit) -> tuple[NodeId, bool]:
-    """Return the key of the unit's connection among its sender's: the receiver, and whether it is for heartbeats."""
+    """Return the key of the connection that carries a unit: the receiver, and whether it is the one for heartbeats."""
     return unit.dst, unit.kind in ASIDE
 
 

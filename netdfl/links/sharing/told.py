@@ -1,4 +1,4 @@
-"""Downlinks as a sender sees them, in worlds where each node emulates its own links.
+"""Downlinks as senders know them from notices, in worlds where each node emulates its own links.
 
 A sender knows the shares of its uplink and of its links' own rates. About a downlink it sends notices to the receiver:
 when a message begins and ends to cross it, and how fast the message could go otherwise, its offer. The receiver answers
@@ -20,9 +20,9 @@ from netdfl.links.sharing.flow import Flow
 from netdfl.links.sharing.network import FairNetwork
 
 CLOSE = 1000
-"""A change of a rate by less than one part in this number is not reported."""
+"""A rate that has changed by less than one part in this number is not reported again."""
 _MOST = 1 << 60
-"""The offer in bit/s of a sender without a limit."""
+"""The rate in bit/s that a sender without a limit offers."""
 
 
 class FlowNotice(NamedTuple):
@@ -45,15 +45,15 @@ ENDED = FlowNotice(0)
 
 
 class ToldLink(SharedLink):
-    """A sender's model of a receiver's shared downlink, for the flows of one edge.
+    """A sender's model of a receiver's downlink, whose rate senders share, for the flows of one edge.
 
-    `whole` has the downlink's rate, which is the capacity until the receiver reports another one.
+    `whole` has the downlink's undivided rate, which is the capacity until the receiver reports another one.
     """
 
     __slots__ = ("_begun", "_told", "_unit", "whole")
 
     def __init__(self, edge: Edge, whole: SharedLink, rank: int = 4) -> None:
-        """Start with the full rate of the downlink. `rank` is its place among links with equal shares."""
+        """Start with the whole rate of the downlink. `rank` orders this link among links with equal shares."""
         super().__init__((rank, *edge), Shape(None))
         self.whole = whole
         self.capacity = whole.capacity
@@ -65,7 +65,7 @@ class ToldLink(SharedLink):
         self._begun = 0
 
     def news(self, since_ns: int = 0) -> FlowNotice | None:
-        """Return a notice of the current transfer for the receiver, or None if it knows already.
+        """Return a notice to the receiver about the current transfer, or None if the last notice still holds.
 
         `since_ns` is the time of the last change of offers.
         """
@@ -99,23 +99,23 @@ class ToldLink(SharedLink):
         return self._told
 
     def take_share(self, rate_bps: int, network: FairNetwork) -> None:
-        """Use the rate that the receiver reported."""
+        """Set the capacity to the rate that the receiver reported."""
         if self.capacity != rate_bps * PARTS and self.flows:
             self.capacity = rate_bps * PARTS
             network.touch(self)
 
     def end(self) -> bool:
-        """Record that the receiver is notified of an end; return whether it knew of a message."""
+        """Note that the receiver gets a notice that nothing crosses any more; return whether it knew of a message."""
         known, self._told = self._told, ENDED
         return known.number != ENDED.number
 
     def refused(self, number: int) -> Flow | None:
-        """Return the flow whose message `number` found the downlink's queue full; None if it is no longer current."""
+        """Return the flow whose message `number` the receiver refused for a full queue; None if it is not current."""
         return next(iter(self.flows), None) if number == self._begun else None
 
 
 def _offer(flow: ShareTaker, besides: SharedLink) -> int:
-    """Return the rate that `flow` would get if only its other links, without `besides`, limited it."""
+    """Return the rate in parts that `flow` would get if all its links but the link `besides` limited it."""
     offers = [_MOST * PARTS]
     for link in flow.links:
         if link is not besides and link.capacity is not None:
@@ -125,7 +125,7 @@ def _offer(flow: ShareTaker, besides: SharedLink) -> int:
 
 
 def _limit(flow: ShareTaker, besides: SharedLink) -> int:
-    """Return an upper bound on the rate of `flow` by its links other than `besides`, shared equally."""
+    """Return an upper bound in parts on the rate of `flow`: the least equal share of its links except `besides`."""
     limits = [
         link.capacity // len(link.flows) for link in flow.links if link is not besides and link.capacity is not None
     ]
@@ -133,15 +133,15 @@ def _limit(flow: ShareTaker, besides: SharedLink) -> int:
 
 
 class ToldDownlinks:
-    """The sender's models of the downlinks at the other ends of its links, by edge."""
+    """A node's models of the downlinks of the nodes to which it sends, by edge."""
 
     def __init__(self, network: FairNetwork) -> None:
-        """Start without downlinks; `network` has their flows."""
+        """Start without downlinks; `network` has the flows that cross them."""
         self._network = network
         self.links: dict[Edge, ToldLink] = {}
 
     def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
-        """Add the downlink at the end of `edge`."""
+        """Add and return a model of the downlink at the end of `edge`; `whole` has the downlink's undivided rate."""
         self.links[edge] = ToldLink(edge, whole)
         return self.links[edge]
 
@@ -159,7 +159,7 @@ class ToldDownlinks:
 
 
 def advertised(capacity: int, offers: Iterable[int]) -> int:
-    """Return the highest rate that each flow may use, where flows with these offered rates share `capacity`."""
+    """Return the max-min fair rate, the highest that a flow may use if flows with these `offers` share `capacity`."""
     ascending, left = sorted(offers), capacity
     for place, offer in enumerate(ascending):
         share = left // (len(ascending) - place)
@@ -180,7 +180,7 @@ class DownlinkShares:
         self.since_ns = 0
 
     def take(self, src: NodeId, notice: FlowNotice) -> bool:
-        """Record the message that `src` sends now; return whether the queue has room for it."""
+        """Record the message that `src` sends now, by its notice; return whether the downlink's queue has room."""
         self.since_ns = max(self.since_ns, notice.since_ns)
         before, unit = self._flows.get(src, (ENDED, None))
         if before.number != notice.number:

@@ -1,4 +1,4 @@
-"""Core links as a sender sees them, in worlds where each node emulates its own links.
+"""Core links as a sender knows them from the supervisor, in worlds where each node emulates its own links.
 
 A sender tells the supervisor how fast it could send over core links to each receiver if these did not limit it: its
 offer. The supervisor divides every core link among all offers, and tells each sender the largest rate that it may use.
@@ -14,13 +14,14 @@ from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.told import CLOSE, ToldLink
 
 NO_FLOW = -1
-"""The offer in bit/s where no message crosses core links."""
+"""The offer that stands for "no message crosses core links", in place of a rate in bit/s."""
 
 
 class ToldWays:
-    """The ways of a sender's edges over core links; each is one link, with the rate that the supervisor last sent.
+    """A sender's ways over core links, one for each edge.
 
-    The supervisor answers each report of offers. Changes before the answer are kept for the next report.
+    Each way is modeled as one link, with the rate that the supervisor last sent for it. The supervisor answers each
+    report of offers. Changes before the answer are kept for the next report.
     """
 
     def __init__(self) -> None:
@@ -31,11 +32,11 @@ class ToldWays:
         self._unanswered = False
 
     def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
-        """Add the way of `edge`; `whole` is the way with the rate that it has while no other flow uses it."""
+        """Add the way of `edge` over core links; `whole` has its rate while no other flow uses it."""
         return self.links.setdefault(edge, ToldLink(edge, whole, rank=5))
 
     def news(self, node: NodeId, since_ns: int = 0) -> Mapping[NodeId, int]:
-        """Return the offers of `node` in bit/s that have changed, by receiver; none until the last report is answered.
+        """Return the offers of `node` in bit/s that have changed, by receiver; none while a report is unanswered.
 
         `since_ns` is the time of the last change of rates. Afterwards, `self.since_ns` is the time of the latest change
         that is returned.
@@ -58,9 +59,9 @@ class ToldWays:
         return NO_FLOW if link.whole.capacity is None or link.known.number == 0 else link.known.offer_bps
 
     def take(self, node: NodeId, rates_bps: Mapping[NodeId, int], network: FairNetwork, *, answers: bool) -> None:
-        """Use the supervisor's rates in bit/s for `node`, by receiver.
+        """Use the supervisor's rates in bit/s for the messages of `node`, by receiver.
 
-        `answers` says that the last report is answered.
+        `answers` says that they answer the last report.
         """
         for dst, rate_bps in rates_bps.items():
             if (node, dst) in self.links:
