@@ -104,7 +104,7 @@ class Node:
         joining: how to get a model from a neighbor; None: the node has one.
         catch_up: the round in which to go on after a crash.
         without: for some senders, the last round that they made without sending to this node, as one of the two was
-            down. Up to it, no message of such a sender is awaited.
+            absent. Up to it, no message of such a sender is awaited.
         can_ask: returns whether all of some peers can be sent status queries.
         streams: random streams for a user's own parts.
         sink: what the transport delivers into, before the mailbox; None: the mailbox itself.
