@@ -1,1 +1,1 @@
-"""Core types, clock, named random streams, errors and units."""
+"""Types of messages, the clock, named random streams, errors and units, which all other packages use."""

@@ -1,4 +1,4 @@
-"""Bounds on the messages that a real node stores before it needs them, derived from the scenario.
+"""Bounds on the messages and calls that real nodes hold before they need them, derived from the scenario.
 
     of one peer       `window` messages that arrive early, each as long as this model's
     in all            the same for each of its `peers`
@@ -15,22 +15,22 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 WINDOW, MOST_WINDOW = 64, 1024
-"""The smallest and the largest window. One sender queues at most `WINDOW` messages for one receiver."""
+"""The smallest and the largest window: how many early messages of one peer a node keeps. A sender queues at most
+`WINDOW` messages for one receiver."""
 BESIDE = 64 * 1024
-"""The bytes of a message beside its vector, at most."""
+"""The most bytes that a message has in addition to its vector."""
 STREAMS_A_PAIR = 4
-"""The calls between two nodes at a time: a stream of messages, a hello or a message in chunks, and two that are
-ending."""
+"""The most open calls between two nodes: a stream of messages, a hello or a message in chunks, two that end now."""
 STREAMS_BESIDE = 16
 CALLS_BESIDE = 64
-"""Calls of a process in addition to its nodes' own. A call that waits takes some 40 kB."""
+"""How many calls may wait at a process in addition to those of its nodes' peers. A call that waits takes some 40 kB."""
 CONNECTIONS_A_PROCESS = 4
 """Connections to a port from each other process: one for messages, one for heartbeats, and two that failed unnoticed
 or serve calls by hand."""
 VISITORS, MOST_VISITORS = 192, 64
-"""VISITORS: the most connections without a proof, each of which takes 10 to 45 kB. MOST_VISITORS: the number that
-each check leaves open. Their difference is the number that strangers must open between two checks before a member
-finds no place."""
+"""VISITORS: the most connections to a port over which nobody has proved the fleet's secret, each of which takes 10 to
+45 kB. MOST_VISITORS: how many of these each check leaves open. Their difference is the number that strangers must
+open between two checks before a member finds no place."""
 
 
 def connections_for(processes: int) -> int:
@@ -48,7 +48,7 @@ class MemoryBounds:
         peers: the most peers that a node receives from.
         together: the number of nodes in a process.
         streams: the most calls at a time on a connection.
-        calls: the most calls of a process that it has not looked at yet.
+        calls: the most calls that wait until a process looks at them.
         connections: the most connections to a port.
     """
 
@@ -81,7 +81,7 @@ class MemoryBounds:
         )
 
     def to_json(self) -> dict[str, int]:
-        """Return the limits, and those that follow from them, for a record."""
+        """Return the limits, and the limits in bytes that follow from them, for the run's record."""
         return {**asdict(self), "peer_bytes": self.peer_bytes, "mailbox_bytes": self.mailbox_bytes}
 
     @property

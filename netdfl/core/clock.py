@@ -61,11 +61,11 @@ class Alarm:
 
     @property
     def rings(self) -> bool:
-        """Whether the next firing of its timer calls back, and does not just set a later timer."""
+        """Whether the timer will call back when it fires, and not only set itself again for a later due time."""
         return self._due_ns is not None and self._due_ns <= self._wakes_ns
 
     def set(self, at_ns: int, name: TimerName) -> None:
-        """Set or replace the due time `at_ns`; `name` identifies the timer."""
+        """Set the due time to `at_ns`, in place of an earlier one; `name` identifies the timer."""
         self._due_ns, self._name = at_ns, name
         if self._timer is None or self._wakes_ns >= at_ns:
             self.clear()
@@ -73,7 +73,7 @@ class Alarm:
             self._timer = self._clock.call_at(at_ns, name, self._wake)
 
     def stop(self) -> None:
-        """Unset the alarm, but keep its timer for the next `set`."""
+        """Unset the alarm, but keep its timer running, so that the next `set` may use it."""
         self._due_ns = None
 
     def clear(self) -> None:
@@ -96,7 +96,7 @@ class RealClock:
     """The machine's monotonic clock, which all processes of one machine share."""
 
     def __init__(self, start_ns: int = 0, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        """Count from `start_ns`, a reading of `monotonic_ns`."""
+        """Count from `start_ns`, a reading of the clock `monotonic_ns`."""
         self.start_ns, self._monotonic_ns = start_ns, monotonic_ns
 
     def now_ns(self) -> int:

@@ -14,7 +14,7 @@ from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Kind, LogicalId, NodeId, PeerMessage, Scalar, StepId
 
 EVALUATOR = -1
-"""The node number of the evaluator, which judges models and is no node."""
+"""The number that stands for the evaluator, a process that evaluates models, where a node's number is expected."""
 
 
 # orders
@@ -22,7 +22,7 @@ EVALUATOR = -1
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """The order with the network address of each node."""
+    """The order that tells a node the network addresses of other nodes."""
 
     addresses: Mapping[NodeId, str]
 
@@ -32,8 +32,8 @@ class Start:
     """The order to begin round 0 at a reading of the machine's monotonic clock, which becomes the fleet's time 0.
 
     A node that returns with its state first repeats the round in which it crashed, then goes on in round `catch_up`;
-    with 0, in the next round. The nodes in `without` made their rounds up to the given one without this node, which
-    sends them nothing for these rounds.
+    with 0, in the next round. `without` gives, for some nodes, the last round that they began without this node, and so
+    sent it nothing.
     """
 
     start_ns: int
@@ -43,7 +43,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The order to stop waiting for a node that is gone for good."""
+    """The order to stop waiting for a node that is gone, until it returns."""
 
     node: NodeId
     reason: str
@@ -96,7 +96,7 @@ class Again:
 
     @property
     def sent(self) -> PeerMessage:
-        """The message in the form in which the node keeps it."""
+        """The message by its receiver and its identity, as its sender stores it."""
         return self.dst, LogicalId(self.kind, StepId(self.round, self.step))
 
 
@@ -116,7 +116,7 @@ class Recover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin:
-    """The way in which a later life of a node starts: with its state from the end of a round, or without a state.
+    """The way in which a node starts after a crash: with its state from the end of a round, or without a state.
 
     Its first round is `at_least` or later. Without a state it has the push-sum weight `weight`.
     """
@@ -129,7 +129,10 @@ class Rejoin:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One life of a node: the number of its restarts, and the way it rejoins; None in its first life."""
+    """One life of a node, from a start to its end: the number of restarts before, and how it rejoins.
+
+    `rejoin` is None in the first life.
+    """
 
     epoch: int = 0
     rejoin: Rejoin | None = None
@@ -137,10 +140,10 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The unordered end of life `epoch` of a node: its exit code or signal, and its last output.
+    """The end of life `epoch` of a node without an order to end: its exit code or signal, and its last output.
 
-    `lost` names a cause outside of the node, such as its machine; code and signal mean nothing then. The starter of the
-    node may begin another life `within_ns`.
+    `lost` names a cause outside of the node, such as its machine; code and signal mean nothing then. Whatever started
+    the node may start it again within `within_ns` nanoseconds.
     """
 
     epoch: int
@@ -235,7 +238,7 @@ class ModelSaved:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """The report of an event at a node, as it is recorded."""
+    """The report of an event at a node, such as a finding, in the form in which it is recorded."""
 
     at_ns: int
     round: int
@@ -256,8 +259,8 @@ class Broke:
 class Crashed:
     """The report that a node crashes now, as entry `source` of the scenario's events demands.
 
-    `at_round` is the entry's round, None for an entry at a time. `state` tells whether the state is kept or lost for
-    the next life; `weight` is the push-sum weight that is lost with it.
+    `at_round` is the entry's round, None for an entry at a time. `state` tells whether the node's state is kept or lost
+    when it restarts; `weight` is the push-sum weight that is lost with it.
     """
 
     at_ns: int
@@ -275,26 +278,26 @@ class Crashed:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The report of the figures of one round; `test_accuracy@3` is a figure of node 3's model alone."""
+    """The report of the figures of one round; the key `test_accuracy@3` is for a figure of node 3's model alone."""
 
     round: int
     figures: Mapping[str, float]
 
 
 def of_node(name: str, node: NodeId) -> str:
-    """Return the name, within a round's figures, of the figure `name` of one node's model."""
+    """Return the key for the figure `name` of one node's model among a round's figures, such as `test_accuracy@3`."""
     return f"{name}@{node}"
 
 
 def split_figure(name: str) -> tuple[str, NodeId | None]:
-    """Split the name of a figure into the plain name and the node; None if the figure is the fleet's."""
+    """Split the key of a figure into the figure's name and the node; None if the figure is of the whole fleet."""
     plain, at, node = name.partition("@")
     return plain, int(node) if at and node.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """The answer to a probe: an account of the node, as written by `netdfl.diagnosis.account`."""
+    """The answer to a probe: an account of the node's waits and messages, in the form of `netdfl.diagnosis.account`."""
 
     id: int
     account: Mapping[str, Scalar]
@@ -302,7 +305,7 @@ class ProbeReply:
 
 @dataclass(frozen=True, slots=True)
 class Bye:
-    """The last report before leaving: `done`, or the reason for leaving early."""
+    """The last report before a node leaves: `done`, or the reason for leaving early."""
 
     reason: str
 

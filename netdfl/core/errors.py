@@ -1,16 +1,21 @@
-"""Every error that netdfl raises on purpose.
+"""The classes of all errors that netdfl raises on purpose.
 
-NetdflError ├── InputError                  exit 2: the scenario, the data or the machine can't be used │   ├──
-ScenarioError           a list of `Problem`s, each with file, line, column and remedy │   ├── DatasetError
-data missing, damaged, or not to be had │   ├── OwnPartError            a user's own part that does not do what its kind
-has to │   └── MachineError            a port in use, a privilege or a device missing ├── MessageError                a
-message refused at the boundary, with the reason │   ├── MalformedMessage        does not decode, fails its checksum,
-has absurd contents │   ├── NotFiniteMessage        holds NaN or infinity, and the scenario refuses that │   ├──
-OversizedMessage        announces more than the scenario's model allows │   └── ForeignMessage          another run,
-scenario, version, or a node that is not a peer ├── TransportError              a transport's own failure, mapped from
-grpc and the like ├── TrainingError               a local round failed (out of memory) │   └── NotFiniteError          a
-loss or a parameter became infinite or NaN ├── VirtualTimeError            something that can't live under the virtual
-clock └── RunError                    exit 4: the run broke for a reason outside the scenario
+NetdflError
+├── InputError                  exit 2: the scenario, the data or the machine can't be used
+│   ├── ScenarioError           a list of `Problem`s, each with file, line, column and remedy
+│   ├── DatasetError            data missing, damaged, or not to be had
+│   ├── OwnPartError            a user's own part that does not do what its kind has to
+│   └── MachineError            a port in use, a privilege or a device missing
+├── MessageError                a received message that is refused, with the reason
+│   ├── MalformedMessage        does not decode, fails its checksum, has absurd contents
+│   ├── NotFiniteMessage        holds NaN or infinity, and the scenario refuses that
+│   ├── OversizedMessage        announces more than the scenario's model allows
+│   └── ForeignMessage          another run, scenario, version, or a node that is not a peer
+├── TransportError              a transport's own failure, mapped from grpc and the like
+├── TrainingError               a local round failed (out of memory)
+│   └── NotFiniteError          a loss or a parameter became infinite or NaN
+├── VirtualTimeError            something that can't live under the virtual clock
+└── RunError                    exit 4: the run broke for a reason outside the scenario
     └── OwnCodeError            a user's own part raised, and the run can't go on
 
 An argument of the Python API that does not fit gets a sentence, with its name, what came and what is expected.
@@ -79,7 +84,7 @@ class NotFetchedError(DatasetError):
 
 
 class OwnPartError(InputError, ValueError):
-    """The error for a user's own part that breaks the contract of its kind; `remedy` is the correct signature."""
+    """The error for a user's own part that does not do what its kind has to; `remedy` is the correct signature."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         """Describe the wrong behavior of the part."""
@@ -92,7 +97,7 @@ class MachineError(InputError):
 
 
 class MessageError(NetdflError):
-    """The error for a received message that was refused and changed nothing.
+    """The error for a received message that is refused and so changes nothing.
 
     `message` is the refused message as far as it was decoded; a node leaves it out and goes on.
     """
@@ -119,7 +124,7 @@ class NotFiniteMessage(MessageError):
 
 
 class OversizedMessage(MessageError):
-    """The error for a message that is larger than any of the scenario's model."""
+    """The error for a message that is larger than the scenario's model allows."""
 
     reason = FateReason("oversized")
 
@@ -131,7 +136,7 @@ class ForeignMessage(MessageError):
 
 
 class TransportError(NetdflError):
-    """The error for a failed transport."""
+    """The error for a transport that failed, such as a connection that can't be made."""
 
 
 class TrainingError(NetdflError):

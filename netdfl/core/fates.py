@@ -22,7 +22,7 @@ from operator import attrgetter
 from typing import ClassVar, NamedTuple, NewType, Self
 
 FateReason = NewType("FateReason", str)
-"""The reason of a fate, one word; empty where the kind says all."""
+"""The reason of a fate, one word such as `loss`; empty where the kind of fate says all."""
 NO_REASON = FateReason("")
 LOSS, CORRUPT, QUEUE, SCRIPTED = map(FateReason, ("loss", "corrupt", "queue", "scripted"))
 DOWN, RESET, GONE, FOREIGN, MALFORMED = map(FateReason, ("down", "reset", "gone", "foreign", "malformed"))
@@ -30,7 +30,7 @@ DOWN, RESET, GONE, FOREIGN, MALFORMED = map(FateReason, ("down", "reset", "gone"
 
 
 class FateKind(StrEnum):
-    """The kind of a message's fate, as its receiver or its channel saw it. The values are those in the record."""
+    """The kind of a message's fate, as its receiver or its channel saw it. The run's record holds these values."""
 
     DELIVERED = "delivered"
     LATE = "late"
@@ -42,7 +42,7 @@ class FateKind(StrEnum):
 
 
 class FateClass(StrEnum):
-    """The class in which a message is counted. Every sent message is in exactly one class."""
+    """The class in which a message with a given fate is counted. Every sent message is in exactly one class."""
 
     DELIVERED = "delivered"
     LOST = "lost"
@@ -62,7 +62,7 @@ MEANINGS = {
     FateClass.REFUSED: "came, and was turned away: malformed, foreign, or its receiver had made its last round",
     FateClass.UNFINISHED: "still on its way at the end",
 }
-"""An explanation of each class."""
+"""An explanation of each class of fates, for people."""
 
 NOT_DELIVERED = tuple(name.value for name in FateClass if name is not FateClass.DELIVERED)
 """The names of all classes but `delivered`."""
@@ -88,7 +88,7 @@ class Fate(_KindAndReason):
     """The fate of a message: a kind, and a reason if there is more to say.
 
     A tuple, so that equal fates are equal keys at the cost of two strings. `ARRIVED` has the fates of messages that
-    reached their receiver, used or not. `GONE` is the fate of a message for a node that is down.
+    reached their receiver, used or not. `Fate.GONE` is the fate of a message to a node that is down.
     """
 
     __slots__ = ()
@@ -153,7 +153,7 @@ class _FateTexts(dict[Fate, str]):
 
 
 FATE_TEXTS = _FateTexts()
-"""`Fate.text` without a Python call, for the rows of the store and the lines of the event log."""
+"""The text of each fate, as in `Fate.text`, but without a Python call: for rows of the store and the event log."""
 
 Fate.DELIVERED, Fate.LATE = Fate(FateKind.DELIVERED), Fate(FateKind.LATE)
 Fate.DUPLICATE, Fate.IN_FLIGHT = Fate(FateKind.DUPLICATE), Fate(FateKind.IN_FLIGHT)

@@ -1,6 +1,6 @@
 """Safe access to folders that others may write: whole files, never through a link, read within bounds.
 
-Also the files that come with netdfl, and versions of packages; none may be installed, as in an image.
+It also finds the files that ship with netdfl, and the versions of packages (None where a package is not installed).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from netdfl.core.errors import InputError, NetdflError
 
 PRIVATE = 0o700
-"""The mode of a run's directory: models and logs are its owner's."""
+"""The file mode of a run's directory: only its owner may read models and logs."""
 MOST_BYTES = 1 << 28
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
 def writing(what: object, refused: type[NetdflError] = InputError, more: str = "") -> Iterator[None]:
-    """Convert a failed write inside the context to `refused`, whose text names `what` and ends with `more`."""
+    """Raise the error `refused` if a write fails inside the context; its text names `what` and ends with `more`."""
     try:
         yield
     except OSError as error:
@@ -42,7 +42,7 @@ def is_of_node(name: str, node: int) -> bool:
 
 
 def write_or_check(file: Path, text: str, command: str, arguments: Sequence[str]) -> int:
-    """Write a generated file, or with `--check` test whether it is up to date; return the exit code."""
+    """Write the generated `text` to `file`, or with `--check` test whether it is up to date; return the exit code."""
     if list(arguments) != ["--check"]:
         file.write_text(text, encoding="utf-8")
     elif file.read_text(encoding="utf-8") != text:

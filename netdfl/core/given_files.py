@@ -1,4 +1,4 @@
-"""The reading of files from other programs: with a byte order mark, Windows line ends, or gzip compression."""
+"""The reading of files that other programs wrote: with a byte order mark, Windows line ends, or gzip compression."""
 
 from __future__ import annotations
 

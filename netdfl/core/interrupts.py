@@ -25,7 +25,7 @@ WRITING = "interrupted; the result and the report are being written, Ctrl-C agai
 
 
 class InterruptHandler:
-    """The handler of a run's signals. Raises KeyboardInterrupt at the second signal."""
+    """The handler of the signals that end a run: the first one ends it in good order, the second at once."""
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
         """Prepare to call `interrupt` at the first signal; it should stop the run and keep its record."""

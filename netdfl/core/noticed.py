@@ -28,7 +28,7 @@ async def noticed_timeout(limit_s: float | None) -> AsyncIterator[None]:
 
 
 async def _count_down(left_s: float, limit: asyncio.Timeout) -> None:
-    """Count down to `limit` in ticks; a tick that comes late counts less than its length."""
+    """Let `limit` expire after `left_s` seconds, counted in short sleeps; a sleep that was too long counts less."""
     clock = asyncio.get_running_loop().time
     while left_s > 0:
         began_s = clock()

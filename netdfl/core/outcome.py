@@ -1,4 +1,4 @@
-"""The outcome of messages: the one value that ledgers, the event log, stores and their readers share.
+"""The outcome of messages (their fate and times): the one value that ledgers, event log and stores share.
 
 Relies on: the rule in a large fleet: messages of one multicast end at few instants, with one fate, and differ in their
 edges alone.
@@ -19,7 +19,7 @@ from netdfl.core.types import Edge, Message, MessageId, as_message_id, as_step
 
 
 class Outcome(NamedTuple):
-    """The shared outcome of messages that have the same fate, sent time and arrival time, one row per edge.
+    """The outcome that messages on several `edges` share: one fate, sent time and arrival time for all of them.
 
     Times are the clock's nanoseconds; `arrived_ns` is None for messages that never arrived. The contents are left out,
     so that they need not stay in memory for a row.

@@ -1,4 +1,4 @@
-"""Settings of a process: memory is not returned, garbage collections are rare, many files may be open.
+"""Settings of a process: freed memory is kept, garbage collections are rare, many files may be open.
 
 Freed memory stays with the process, so that the next large tensor costs no page faults. By default glibc asks the
 kernel for every large block and returns it at once, and the kernel clears its pages anew each time: a third and more
@@ -57,9 +57,9 @@ def freed_kept() -> Iterator[None]:
 
 @contextmanager
 def few_collections(objects: int = 500_000) -> Iterator[None]:
-    """Collect garbage among new objects only every `objects` objects, and among the oldest ones hardly ever.
+    """Collect garbage among new objects only once `objects` of them were made, and among the oldest ones hardly ever.
 
-    For code that makes many objects with few in cycles.
+    For code that makes many objects, of which few are in reference cycles.
     """
     before = gc.get_threshold()
     gc.set_threshold(objects, 10, 1000)
@@ -105,7 +105,7 @@ class Child(Protocol):
 
 
 def end_child(child: Child, grace_s: float = 2) -> None:
-    """End a child process by closing its input; kill it if it has not ended within `grace_s` seconds."""
+    """End a child process by closing its standard input; kill it if it has not ended within `grace_s` seconds."""
     if child.stdin is not None:
         with suppress(BrokenPipeError):  # it is dead, and what it did not read is lost
             child.stdin.close()

@@ -19,7 +19,8 @@ Key = int | str
 
 
 ALONE = threading.RLock()
-"""The lock for seeding the random streams that all code of a process shares, and for seeded draws from them."""
+"""The lock to hold while the global random generators of a process are seeded, and while seeded numbers are drawn from
+them."""
 
 
 @contextmanager
@@ -72,7 +73,7 @@ class Streams:
         return (self.integer(*key) >> 11) * 2.0**-53
 
     def rng(self, *key: Key) -> np.random.Generator:
-        """Return a generator for a key, such as `streams.rng("link", 3, 7, "loss")`."""
+        """Return a generator that depends on the seed and `key` alone, as in `streams.rng("link", 3, 7, "loss")`."""
         words = np.frombuffer(self._digest(key), "<u4").astype(
             np.uint32
         )  # as numpy would make of the integer, but sooner

@@ -38,7 +38,7 @@ class _LazyModule(ModuleType):
 
 
 def lazy_module(*names: str) -> object:
-    """Return a stand-in for several modules: an attribute comes from the first one that has it.
+    """Return an object that stands for several modules: each attribute comes from the first module that has it.
 
     Each module is imported only when an attribute is looked up in it.
     """

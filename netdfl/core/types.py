@@ -24,7 +24,7 @@ Edge: TypeAlias = tuple[NodeId, NodeId]
 Scalar: TypeAlias = "int | float | str | bool | Sequence[Scalar] | Mapping[str, Scalar] | None"
 
 Json: TypeAlias = Mapping[str, Any]
-"""A JSON object that is read by its keys: its writer knows its form."""
+"""A JSON object with keys that the code that reads it knows."""
 OnMissing: TypeAlias = Literal["self", "renormalise", "last", "undo"]
 """The treatment of a neighbor's weight where its message did not come in time. The weight goes to the node's own
 vector (`self`), to all vectors that came, or to the neighbor's last vector (`last`). With `undo`, an exchange of
@@ -52,7 +52,7 @@ class Kind(StrEnum):
 
 _DTYPES = {8: "float64 int64", 4: "float32 int32", 2: "float16 bfloat16 int16", 1: "uint8 int8 bool"}
 ITEM_BYTES: Mapping[str, int] = {name: nbytes for nbytes, names in _DTYPES.items() for name in names.split()}
-"""The dtypes that travel, by numpy's names (and torch's), and the bytes of one number."""
+"""The dtypes that messages may hold, by numpy's names (and torch's), with the bytes of one number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,15 @@ class Array:
 class Payload:
     """The immutable contents of a message: named arrays and small metadata.
 
-    All its receivers share one payload. Caches: `encoded` is the wire's form, made once a round instead of once a
-    neighbor; `size` is its exact length; `digest` is the digest of the contents; `length` is the Euclidean length of
-    its longest vector, infinity if that can't be computed with.
+    All its receivers share one payload.
+
+    Attributes:
+        arrays: the arrays, by name.
+        meta: the metadata, by key.
+        encoded: a cache of the encoded form, which is made once a round and not for each neighbor.
+        size: a cache of the bytes of a frame with this payload.
+        digest: a cache of the digest of the contents.
+        length: a cache of the Euclidean length of the longest vector; infinity if a number can't be computed with.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=lambda: _EMPTY)
@@ -106,7 +112,7 @@ as_step: Callable[[tuple[int, int]], StepId] = partial(tuple.__new__, StepId)
 
 
 class LogicalId(NamedTuple):
-    """The identity of a message on an edge, independent of its sender's lives and of repetitions.
+    """The identity of a message on an edge: the same for every repetition, also after a restart of its sender.
 
     A node waits for it, asks for it, sends it again and takes it once. `part` numbers several messages of one kind and
     step: 0 as long as a step has one.

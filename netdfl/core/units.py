@@ -100,7 +100,7 @@ class Quantity:
 
 
 Bound: TypeAlias = Interval
-"""A mark for the range of a parameter's value, open (`gt`, `lt`) or closed (`ge`, `le`)."""
+"""A mark in a type annotation for the range of a parameter, open (`gt`, `lt`) or closed (`ge`, `le`)."""
 
 
 # The types of parts' parameters. A part is a function with typed keyword parameters, listed by name

@@ -1,9 +1,9 @@
 """The software versions of a node: which differences change numerical results, and which are only reported.
 
-Digits depend on netdfl, whose code is the algorithm; on Python's minor version (from 3.12 on `sum` adds floats with a
-correction); on numpy, which draws the data's shares and sums vectors; and, in training, on the public version of
-PyTorch: its builds (`+cpu`) and kinds of processors are not compared. Libraries of the wire carry bytes. The effect
-of two states of netdfl's code with one version is unknown; the difference is reported.
+Numerical results depend on netdfl, whose code is the algorithm; on Python's minor version (from 3.12 on `sum` adds
+floats with a correction); on numpy, which draws the data's shares and sums vectors; and, in training, on the public
+version of PyTorch: its builds (`+cpu`) and kinds of processors are not compared. Libraries of the wire carry bytes. The
+effect of two states of netdfl's code with one version is unknown; the difference is reported.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import NamedTuple, TypeAlias
 from netdfl.core.files import PACKAGE, version_of
 
 Versions: TypeAlias = Mapping[str, str]
-"""Versions by name; a missing one is unknown, or does not matter."""
+"""Software versions by the name of the software; a missing one is unknown, or does not matter."""
 Choice: TypeAlias = Callable[[Versions, Versions], list[str]]
 CODE, PYTHON, TORCH = "code", "python", "torch"
 PACKAGES = ("netdfl", TORCH, "numpy", "grpcio", "protobuf", "cryptography")
 NAMES = (PYTHON, *PACKAGES, CODE)
 DECIDING = ("netdfl", PYTHON, TORCH, "numpy")
-"""The names of the software that digits depend on."""
+"""The names of the software on which numerical results depend."""
 REMEDY = "install the same versions on all"
 MOST_LETTERS = 40
 
@@ -49,7 +49,7 @@ def source_hash() -> str:
 
 
 def taken(said: Mapping[str, str]) -> dict[str, str]:
-    """Return the known entries of another node's versions, with texts that are safe in a sentence."""
+    """Return the known names among the versions that another node sent, with texts that are safe in a sentence."""
     return {name: "".join(filter(str.isprintable, said[name]))[:MOST_LETTERS] for name in NAMES if name in said}
 
 
@@ -78,9 +78,13 @@ def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
 
 
 def told(others: Mapping[str, Versions], where: str, ours: Versions, *choices: Choice) -> Iterator[str]:
-    """Yield a sentence for each difference in versions between a fleet's nodes and `where`, and for missing versions.
+    """Yield sentences on the software versions in which nodes differ from `where`, and on nodes that sent none.
 
-    `choices` select the differences; by default all are reported.
+    Args:
+        others: the versions of each node, by its name.
+        where: a name for the node or process that they are compared with.
+        ours: the versions of `where`.
+        choices: select the differences to report; by default all are reported.
     """
     if silent := [who for who, theirs in others.items() if not theirs]:
         yield f"{_some(silent)} did not say on what versions, as older ones of netdfl: digits may differ"
@@ -94,7 +98,7 @@ def told(others: Mapping[str, Versions], where: str, ours: Versions, *choices: C
 
 
 class VersionGroup(NamedTuple):
-    """Nodes with the same versions."""
+    """Nodes that have the same versions of all software."""
 
     nodes: list[int]
     versions: dict[str, str]
@@ -110,7 +114,10 @@ def grouped(software: Mapping[int, Versions]) -> list[VersionGroup]:
 
 
 def mixed(software: Mapping[int, Versions], *choices: Choice) -> Iterator[str]:
-    """Yield a sentence for each version in which nodes differ from the largest group."""
+    """Yield a sentence for each software version in which nodes differ from the largest group of equal nodes.
+
+    `choices` select the differences to report; by default all are reported.
+    """
     groups = grouped(software)
     if len(groups) < 2:
         return
@@ -125,7 +132,7 @@ def _both(theirs: Versions, ours: Versions) -> Sequence[str]:
 
 
 def _form(name: str, versions: Versions) -> str:
-    """Return the part of a version that decides whether numerical results are the same."""
+    """Return the part of the version of software `name` that decides whether numerical results are the same."""
     public = versions[name].partition("+")[0]
     return ".".join(public.split(".")[:2]) if name == PYTHON else public
 

@@ -19,16 +19,16 @@ from types import CodeType, FrameType, ModuleType
 from netdfl.core.errors import NetdflError, OwnCodeError, OwnPartError
 
 HOME = "_netdfl_own_"
-"""The beginning of the names of packages that stand for a user's folders."""
+"""The first letters of the made-up package names under which modules of a user's folders are imported."""
 _NETDFL = Path(__file__).resolve().parents[1]
 _NEVER = ("netdfl", "torch", "torchvision")
 """Packages that never count as a user's, even where a scenario names a part of them."""
 _NAMED: set[Path] = set()
-"""Installed files, and folders of packages, that parts of scenarios were imported from."""
+"""Installed files and package folders that count as the user's, because parts of scenarios were imported from them."""
 
 
 def named(module: ModuleType) -> None:
-    """Count the top package of a module as the user's, even if installed, because a scenario names a part of it."""
+    """Count the top package of `module` as the user's, even if installed, because a scenario names a part of it."""
     name = module.__name__.partition(".")[0]
     top = sys.modules.get(name, module)
     found = [*getattr(top, "__path__", ()), *filter(None, [getattr(top, "__file__", None)])]
@@ -63,7 +63,7 @@ def named_error(error: BaseException, doing: str = "") -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of an error's message, with a user's modules under the names that the user knows."""
+    """Return the first line of an error's message, in which a user's modules have the names that the user gave them."""
     first = next((line for line in str(error).splitlines() if line.strip()), "")
     return re.sub(rf"{HOME}[0-9a-f]+\.", "", first)
 
