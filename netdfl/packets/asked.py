@@ -1,4 +1,4 @@
-"""The load of the packet forwarder, in bit/s, if every node sends as much as it can.
+"""The load that a scenario asks of the packet forwarder, in bit/s, if every node sends as much as it can.
 
 The load has three upper bounds: the rate at which nodes can send, the rate at which they can receive, and the rate at
 which core links carry packets out of sites plus the traffic within sites. The smallest bound counts. A bound that
@@ -42,9 +42,12 @@ def asked_bps(scenario: Scenario, spec: LinksSpec) -> float:
 
 
 def _at_ends(rates: Mapping[Edge, float], of_node: Mapping[NodeId, float], end: int) -> _LinkLoad:
-    """Return the load of links in bit/s.
+    """Return the load in bit/s of links, limited by the rates of the nodes at one end of them.
 
-    At each node at index `end` of the edges, the node's own rate, in `of_node`, limits the sum of its links' rates.
+    Args:
+        rates: the rate of each link.
+        of_node: the rate of each node's uplink or downlink, which limits the sum of its links' rates.
+        end: which nodes limit: 0 for the senders, 1 for the receivers.
     """
     of: dict[NodeId, list[float]] = {}
     for edge, rate in rates.items():

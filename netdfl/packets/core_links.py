@@ -37,7 +37,7 @@ class CoreQueue:
         self.losses: dict[Edge, Loss] = {}
 
     def of(self, edge: Edge) -> tuple[Stage, ...]:
-        """Return the stages for the packets of `edge`, whose losses are drawn separately."""
+        """Return the stages for the packets of `edge`; the edges share all of them but the losses."""
         return self.state, self.losses.setdefault(edge, Loss()), self.rate, self.latency
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
@@ -48,7 +48,7 @@ class CoreQueue:
 
 @dataclass(slots=True)
 class PacketWay:
-    """The core links that the packets of one edge cross, and their stages on its path."""
+    """The core links that the packets of one edge cross, and the stages for them on the edge's path."""
 
     crossed: tuple[CoreLink, ...]
     behind: Sequence[Stage]
@@ -57,11 +57,11 @@ class PacketWay:
     path: Path | None = None
 
     def note(self, path: Path) -> None:
-        """Remember the path that is built with these stages."""
+        """Store the edge's path, which contains these stages."""
         self.path = path
 
     def instead(self, crossed: tuple[CoreLink, ...], behind: Sequence[Stage]) -> Path | None:
-        """Switch to other core links; return the new path, or None before `note`.
+        """Switch to the core links `crossed`, with the stages `behind`; return the new path, None if none was stored.
 
         The edge's other stages stay the same.
         """
@@ -75,7 +75,7 @@ class PacketWay:
 
 
 class PacketCore:
-    """All core links of a fleet, as its packets meet them, with their present values, and the way of each edge."""
+    """All core links of a fleet for packets, with their present values, and the way of each edge over them."""
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
         """Begin with the underlay's own values. `streams` give each edge its own random losses on each core link."""

@@ -43,7 +43,10 @@ class DeviceQueue:
 
 
 def quantile_ns(counted: Counter[int], share: float) -> int:
-    """Return an upper bound for the smallest `share` of times, counted in powers of two; 0 if there are none."""
+    """Return an upper bound in ns of the times of the `share` with the smallest times; 0 if there are no times.
+
+    `counted` has the number of times in each class [2^(n-1), 2^n) ns, by n.
+    """
     left = share * counted.total()
     for bits, count in sorted(counted.items()):
         left -= count

@@ -27,7 +27,7 @@ from netdfl.scenario.build import build_links, build_underlay, compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
 CAPACITY_BPS = 400e6
-"""Capacity of the forwarder on one core in packets of 1500 bytes, measured by benchmarks/forwarder.py."""
+"""Capacity of the forwarder in bit/s on one core, in packets of 1500 bytes, measured by benchmarks/forwarder.py."""
 
 
 class Tun(Forwarder):
@@ -50,9 +50,10 @@ class Tun(Forwarder):
 
 
 def open_engine(scenario: Scenario, *, trusted: bool = False) -> Tun | Netem:
-    """Return the engine for `scenario` with its namespaces; always the forwarder if the caller is `trusted`.
+    """Return the engine for `scenario`, with its namespaces created.
 
-    Raises MachineError if this machine can't run it.
+    With `trusted` it is always the forwarder, because the caller keeps the load within its capacity. Raises
+    MachineError if this machine can't run the engine.
     """
     world: Any = scenario.world
     size = scenario.num_nodes
@@ -72,7 +73,10 @@ def packet_links(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledE
 
 
 def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent]) -> str:
-    """Choose the forwarder if it can carry the load, else the kernel's queues. Raises MachineError if neither can."""
+    """Choose the engine: the forwarder if it can carry the load, else the kernel's queues.
+
+    Raises MachineError if neither can.
+    """
     wanted = getattr(scenario.world, "engine", "auto")
     asked = asked_bps(scenario, spec)
     if asked <= CAPACITY_BPS and wanted != "netem":

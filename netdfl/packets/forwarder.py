@@ -29,11 +29,11 @@ from netdfl.packets.device_queue import DeviceQueue, quantile_ns
 from netdfl.packets.tun import NamespaceAddress, address_of
 
 LIMIT = 4096
-"""Most packets of a directed edge in queues and under way; further ones are dropped."""
+"""The most packets of one directed edge that are in queues and under way; further packets are dropped."""
 SPIN_NS = 15_000
 _BATCH = 32
 _LOOKED_AT = 8
-"""One in this number of packets of an edge has its wait measured."""
+"""The wait of one in this number of packets of an edge is measured."""
 _LARGEST = 65536
 _DATA, _AT = Kind.DATA, StepId(0, 0)
 
@@ -50,7 +50,7 @@ class PacketCounts:
 
 
 class Lane(EdgeState):
-    """One directed edge of the forwarder on its present way, with the counts of its packets."""
+    """One directed edge of the forwarder with its present path, and the counts of its packets."""
 
     __slots__ = ("counts",)
 
@@ -87,7 +87,7 @@ class Forwarder:
         self.ended = False
 
     def add(self, node: NodeId, device: int, namespace: int) -> None:
-        """Add `device`, a file descriptor, of `node`, which lies in the node's `namespace`."""
+        """Add `device`, the file descriptor of the TUN device of `node` in its `namespace`."""
         self.devices[node], self.namespaces[node] = device, namespace
         self._nodes[device], self._routes[device] = node, {}
 
@@ -96,7 +96,7 @@ class Forwarder:
         return time.monotonic_ns() - self._start_ns
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
-        """Carry packets from `start_ns` (monotonic clock) until `ended`; call `obey` when `control` is readable.
+        """Carry packets from `start_ns` (monotonic clock) until `ended`; call `obey` when `control` has a command.
 
         Packets sent before the start wait in the devices.
         """
@@ -126,7 +126,7 @@ class Forwarder:
         self._engine.run(now_ns)
 
     def _take_new_ways(self) -> None:
-        """Use the paths of the new routes for later packets; packets under way stay on the old ones."""
+        """Use the paths of new routes for packets that come from now on; packets under way stay on the old paths."""
         for edge, lane in list(self._lanes.items()):
             path = self._links.path(*edge)
             if path is not lane.path:
@@ -156,7 +156,7 @@ class Forwarder:
             os.close(fd)
 
     def _rest(self, timer: NanosecondTimer) -> float:
-        """Return how long to wait for packets, in seconds: 0 if an event is due soon, else until the timer."""
+        """Return the next poll's time-out: 0 if an event is due soon, else -1 (none), with `timer` set to end it."""
         due = [at for at in (self._engine.next_ns(), self._events[0].at_ns if self._events else None) if at is not None]
         if not due:
             return -1
@@ -188,7 +188,10 @@ class Forwarder:
             self._engine.enter(lane, packet, id, len(packet), 0, clock() - start_ns)
 
     def _route(self, tun: int, packet: bytes) -> Lane | None:
-        """Return the edge of the first packet between two nodes; None if its address is not a node's."""
+        """Return the lane of a packet read from the device `tun`, and store the route for later packets.
+
+        Return None for a packet to an address that is no other node's.
+        """
         dst = self._by_address.get(packet[16:20]) if packet[0] >> 4 == 4 else None
         src = self._nodes[tun]
         if dst is None or dst == src:

@@ -55,7 +55,7 @@ def available() -> bool:
 
 
 def leaf(values: Mapping[str, EffectiveValue]) -> dict[str, object]:
-    """Return the netem settings of a link with the rules `values`.
+    """Return the settings of the kernel's netem for a link with the rules `values`.
 
     Raises ValueError with the name of a rule that netem lacks.
     """
@@ -106,7 +106,10 @@ def _built(value: EffectiveValue) -> Any:
 
 
 def _serial(shape: object) -> tuple[float | None, int]:
-    """Return the rate, and the queue limit in packets. Raises ValueError."""
+    """Return the rate in bit/s (None: unlimited), and the queue limit in packets, of a serializer that netem can apply.
+
+    Raises ValueError for any other one.
+    """
     if shape is None:
         return None, LIMIT
     if not isinstance(shape, Shape) or shape.burst_bytes or shape.queue_bytes is not None or shape.rate_bps == 0:
@@ -179,7 +182,7 @@ class Netem:
             self._hub.tc(how, wanted["kind"], self._ports[edge[1]], (one - _ROOT) << 16, parent=one, **parameters)
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
-        """Apply the schedule from `start_ns` until `ended`; call `obey` when `control` is readable."""
+        """Apply the schedule from `start_ns` until `ended`; call `obey` when `control` has a command."""
         while not self.ended:
             now_ns = time.monotonic_ns() - start_ns
             while self._events and (self._events[0].at_ns or 0) <= now_ns:

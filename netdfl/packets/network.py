@@ -62,7 +62,7 @@ class PacketNetwork:
         self.process.wait()
 
     def close(self) -> None:
-        """End the process, and with it devices, and namespaces without other processes."""
+        """End the process; its devices, and its namespaces without other processes, end with it."""
         end_child(self.process)
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -119,7 +119,7 @@ class SupervisedNetwork:
         self._begun = True
 
     async def end(self) -> tuple[Mapping[str, object], str]:
-        """Stop the network; return the engine's counts, and a text on rules it failed to apply (empty: none).
+        """Stop the network; return the engine's counts, and a text on link rules that it failed to apply (empty: none).
 
         Raises RunError if the process is dead.
         """
@@ -140,5 +140,5 @@ class SupervisedNetwork:
         self.network.close()
 
     def _missed(self, counts: Json) -> str:
-        """Return a text on what the emulation failed to apply; empty if nothing."""
+        """Return a text on what the emulation failed to do, judged by the engine's counts; empty if nothing."""
         return judge_packets(counts) if self._emulates else ""

@@ -28,7 +28,7 @@ from netdfl.core.types import Json
 
 
 def main() -> None:
-    """Serve the network of one run."""
+    """Create and serve the network of one run, by commands from standard input."""
     follow_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

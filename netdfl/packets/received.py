@@ -1,4 +1,4 @@
-"""The forwarder between containers: every node creates its own TUN device and hands it over."""
+"""The packet forwarder between containers, in which every node creates its own TUN device and hands it over."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class HandedOverForwarder(Forwarder):
         self.join(*taken)
 
     def hang_up(self, line: socket.socket) -> None:
-        """Close the connection of a node that ended; keep its namespace with packets under way to it."""
+        """Close the connection of a node that has ended; keep its namespace, as packets may be under way to it."""
         self.poll.unregister(line.fileno())
         del self.lines[line.fileno()], self.calls[line.fileno()]
         line.close()

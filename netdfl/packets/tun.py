@@ -32,20 +32,20 @@ _SET_ADDRESS, _SET_NETMASK, _SET_MTU, _SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x894
 
 
 class NamespaceAddress(TypedDict):
-    """The location of a node: the path of its namespace for `netns.enter`, and its address there."""
+    """The place of a node in the network: the path of its namespace, for `netns.enter`, and its IP address there."""
 
     namespace: str
     address: str
 
 
 def places(namespaces: Mapping[NodeId, int]) -> dict[NodeId, NamespaceAddress]:
-    """Return the paths by which other processes can enter the namespaces that this process holds."""
+    """Return for each node the path by which other processes can enter its namespace, and its address there."""
     own = f"/proc/{os.getpid()}/fd"
     return {node: {"namespace": f"{own}/{fd}", "address": address_of(node)} for node, fd in namespaces.items()}
 
 
 def address_of(node: NodeId) -> str:
-    """Return the address of `node` in its namespace, which is the same in every run."""
+    """Return the IP address of `node` in its namespace, which is the same in every run."""
     return str(_NETWORK[node + 1])
 
 
@@ -60,7 +60,7 @@ def open_tun(namespace: int, node: NodeId, tcp: str) -> int:
 
 
 def dropped(namespace: int) -> int:
-    """Return the number of packets that the kernel dropped because the forwarder was too slow."""
+    """Return how many packets from the device in `namespace` the kernel dropped, as the forwarder was too slow."""
 
     def count() -> int:
         for line in Path("/proc/thread-self/net/dev").read_text().splitlines():

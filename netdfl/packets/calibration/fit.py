@@ -29,12 +29,12 @@ DEPTHS = (
     *(6.5, 7, 8),
 )
 MEAN_NEEDS = 30
-"""Least number of messages of a cell that arrived for which their mean is compared."""
+"""The least number of arrived messages for which the mean of a cell (a combination of conditions) is compared."""
 _DRAWS = 40_000
 
 
 def fit(times: Times) -> TcpTable:
-    """Return the table fitted to the whole grid."""
+    """Return the table of the TCP link model, fitted to the measured times of all cells of the grid."""
     dead_ns = int(GIVE_UP_S * NS_PER_S)
 
     def latest_first(*cells: CalibrationCell) -> list[float]:
@@ -73,7 +73,12 @@ def fit(times: Times) -> TcpTable:
 
 
 def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int, ...]:
-    """Return mean times in microseconds for each slice of the messages; `later` has the slices' falling borders."""
+    """Return the mean time in microseconds of each slice of the messages.
+
+    Args:
+        latest_first: the times of the messages in ns, the longest first.
+        later: the share of messages that are later than each slice's beginning, falling from slice to slice.
+    """
     count, sums = len(latest_first), [0.0, *accumulate(latest_first)]
 
     def latest(share: float) -> float:
@@ -99,8 +104,8 @@ def write(table: TcpTable, file: Path) -> None:
 class ComparedShare(NamedTuple):
     """A share of messages, measured and predicted, with the standard error of the difference.
 
-    Messages of one connection resemble each other, so the `error` comes from the differences between connections. It
-    would be `least` if messages were independent, and is never below it.
+    Messages of one connection resemble each other, so the standard error, `error`, comes from the differences between
+    connections. It would be `least` if messages were independent, and is never below it.
     """
 
     measured: float
@@ -110,7 +115,7 @@ class ComparedShare(NamedTuple):
 
     @classmethod
     def of(cls, connections: Sequence[Sequence[bool]], predicted: float) -> ComparedShare:
-        """Return the share of true values among all connections' messages, with the predicted share."""
+        """Return the share of true values among all connections' messages, compared with the share `predicted`."""
         shares = [fmean(each) for each in connections]
         measured, count = fmean(_all(connections)), len(_all(connections))
         middle = (measured + predicted) / 2
@@ -125,14 +130,14 @@ class ComparedShare(NamedTuple):
 
 
 class FitRow(NamedTuple):
-    """The comparison for one cell: measured and predicted values.
+    """The comparison of measured and predicted times in a cell: a combination of size, loss, round-trip time and rate.
 
     Attributes:
         cell: the conditions of the messages.
         messages: the number of measured messages.
         came: the number of measured messages that arrived.
-        median_s: the median time in s.
-        mean_s: the mean time in s of messages that arrived.
+        median_s: the median time in s, measured and predicted.
+        mean_s: the mean time in s of messages that arrived, measured and predicted.
         late: the share of messages that met a time-out.
         dead: the share of messages that never arrived.
     """
@@ -147,12 +152,12 @@ class FitRow(NamedTuple):
 
     @property
     def jump(self) -> bool:
-        """Whether the median lies between messages with a time-out and messages without one, so can't be compared."""
+        """Whether the median can't be compared, as it lies between messages with a time-out and messages without."""
         return abs(self.late.measured - 0.5) <= 3 * self.late.least
 
     @property
     def few(self) -> bool:
-        """Whether too few messages arrived for comparing means."""
+        """Whether too few messages arrived to compare their mean time."""
         return self.came < MEAN_NEEDS
 
     @property
@@ -171,13 +176,13 @@ class FitRow(NamedTuple):
 
     @property
     def alone(self) -> FitRow:
-        """The row computed as if messages of one connection were independent of each other."""
+        """The same row with the smaller standard errors that hold if messages of one connection are independent."""
         late, dead = (share._replace(error=share.least) for share in (self.late, self.dead))
         return self._replace(late=late, dead=dead)
 
 
 def _off(measured: float, predicted: float) -> float:
-    """Return the relative error; 0 if both are infinite."""
+    """Return by how much `predicted` differs from `measured`, as a relative error; 0 if both are infinite."""
     if math.isinf(measured) or math.isinf(predicted):
         return 0.0 if measured == predicted else math.inf
     return abs(predicted / measured - 1)
@@ -230,7 +235,7 @@ def _line(row: FitRow) -> str:
 
 
 def put(text: str, page: Path) -> None:
-    """Replace the text between the calibration marks in the file `page`."""
+    """Replace the text between the two marks for calibration in the file `page` by `text`."""
     begin, end = ("<!-- calibration: begin -->", "<!-- calibration: end -->")
     before, found, rest = page.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
@@ -263,7 +268,7 @@ def _late(table: TcpTable, cell: CalibrationCell, times: Sequence[float]) -> lis
 
 
 def _timeout_ns(times: Times, rtt_ns: int) -> float:
-    """Return the first time-out, in ns, after the loss of a message's only segment."""
+    """Return TCP's first time-out in ns, measured where a message's only segment was lost."""
     guess_ns = 200_000_000 + rtt_ns
     late = [
         each

@@ -1,10 +1,10 @@
 """Measurements of messages over real TCP in namespaces, by loss, round-trip time, rate and size.
 
-Every cell has its own connections, each between two namespaces, side by side. A connection carries one
-message at a time, after a pause, timed from the first write to the last byte read. A dead one is
-replaced. The first message of each place is a warm-up and does not count. Losses act both ways, so on
-acknowledgements too; the rate acts on the data's way. The lossless cells, whose times are short, come
-first and alone, so that nothing delays their packets.
+Every cell has its own connections, each between two namespaces, side by side. A connection carries one message at a
+time, after a pause, timed from the first write to the last byte read. A dead connection is replaced. The first message
+between each two namespaces is a warm-up and does not count. Losses act both ways, so on acknowledgements too; the rate
+acts on the data's way. The lossless cells, whose times are short, come first and alone, so that nothing delays their
+packets.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ links:
 
 
 class CalibrationCell(NamedTuple):
-    """The conditions of one row in the table; `rtt_ns` is twice the one-way latency."""
+    """The conditions under which messages are timed, one cell of the grid; `rtt_ns` is twice the one-way latency."""
 
     nbytes: int
     loss: float
@@ -73,19 +73,19 @@ _PLAN = {
     SIZES[2]: ((12, 40), (8, 100), (8, 80), (12, 50), (64, 20)),
     SIZES[3]: ((4, 30), (6, 25), (8, 15), (12, 10), (24, 5)),
 }
-"""Connections, and messages on each, by size and then by loss.
+"""The number of connections, and of messages on each, by message size and then by loss.
 
-There are as many messages as the means need, whose tails are heavy where losses repeat; on as many connections as make
-all cells end within some minutes, and not more: with twice as many at 1 to 10 % the forwarder falls behind, and its
-lateness is measured instead.
+There are as many messages as the means need, whose tails are heavy where losses repeat. They are on as many connections
+as make all cells end within some minutes. With twice as many connections at losses of 1 to 10 % the forwarder falls
+behind, and its lateness is measured instead.
 """
 
 Times = Mapping[CalibrationCell, Sequence[Sequence[float]]]
-"""Seconds that messages of a cell took, by connection; infinite if the connection died."""
+"""The seconds that the messages of each cell took, by connection; infinite if the connection died."""
 
 
 def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
-    """Return the measurements of the whole grid, from `file` if it exists, else measured and saved there."""
+    """Return the measured times of the whole grid, from `file` if it exists, else measured now and saved there."""
     if file is not None and file.exists():
         return {CalibrationCell(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
     times = measure(GRID, seed, scale)
