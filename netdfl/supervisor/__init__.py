@@ -1,1 +1,1 @@
-"""The supervision of a fleet, with each policy written once for virtual and real time."""
+"""The supervision of a fleet: starts, stalls, restarts, evaluation. Each policy is written once for all worlds."""

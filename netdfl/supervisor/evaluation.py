@@ -1,4 +1,4 @@
-"""The evaluation of a round's models: when it starts, and where its figures go, in every world."""
+"""The evaluation of each round's models: when it starts, and where its figures go, in every world."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distan
 
 
 class EvaluationTracker:
-    """A tracker of models that were handed over, which has each round evaluated once.
+    """A tracker of the models that nodes hand over for evaluation, which has each round evaluated once.
 
     A round waits for every evaluated node that may still hand over its model: not for nodes that have ended, nor for
     nodes that rejoined in a later round (`joined`). Models that come later are left out.
@@ -27,7 +27,11 @@ class EvaluationTracker:
         now_ns: Callable[[], int],
         judge: Callable[[int, Sequence[NodeId]], None],
     ) -> None:
-        """Track `nodes`; `judge(round, of)` must cause a call of `judged`, immediately or later."""
+        """Track the models of `nodes`.
+
+        `judge(round, of)` orders the evaluation of the models of the nodes `of`, and so causes a call of `judged`, at
+        once or later.
+        """
         self.joined: dict[NodeId, int] = {}
         self._nodes, self._status, self._recorder, self._now_ns, self._judge = nodes, status, recorder, now_ns, judge
         self._models: dict[int, set[NodeId]] = {}
@@ -41,7 +45,7 @@ class EvaluationTracker:
         return not self._models and self._ordered <= self._judged
 
     def skip(self, rounds: Iterable[int]) -> None:
-        """Mark these rounds as evaluated."""
+        """Mark these rounds as evaluated, so that they are not evaluated again."""
         self._ordered.update(rounds)
         self._judged.update(rounds)
 
@@ -52,12 +56,12 @@ class EvaluationTracker:
             self._look_at(round)
 
     def look(self) -> None:
-        """Have rounds evaluated that waited only for a node that has now ended."""
+        """Have those rounds evaluated that waited only for nodes that have now ended."""
         for round in sorted(self._models):
             self._look_at(round)
 
     def judged(self, round: int, figures: Mapping[str, float]) -> None:
-        """Record the figures of `round`."""
+        """Record the figures of the evaluated `round`, by name."""
         self._judged.add(round)
         for name, value in figures.items():
             figure, node = split_figure(name)
@@ -77,7 +81,7 @@ class EvaluationTracker:
         self._judge(round, sorted(models))
 
     def _waits(self, round: int) -> bool:
-        """Return whether a model of `round` is missing.
+        """Return whether the evaluation of `round` still waits for the model of a node.
 
         The search continues at the last missing node, so that it visits each node once a round.
         """

@@ -29,14 +29,14 @@ class FleetState:
     Attributes:
         scenario: the scenario.
         directory: the run directory.
-        world: the world in which the fleet runs.
+        world: the world in which the fleet runs, such as simulation or processes.
         status: the status that displays show.
         store: the store of the record.
         note: receives messages for people.
         start_ns: when the fleet started, in its own time; None: it has not.
         error: the error that ends the run.
         changed: set by events that may end a wait.
-        hellos: the last greeting of each process, by its node.
+        hellos: the last introduction (`Hello`) of each node, and of the evaluator.
         epochs: the number of the current life of each node.
         progress: the last report of each life of a node.
         begun_s: when the run began, by the monotonic clock.

@@ -29,7 +29,7 @@ ANSWER_S = 1.0
 BETWEEN_S = 0.3
 ASK_AGAIN_NS = 7 * NS_PER_S // 10
 FOR_SHOW = 0
-"""The number of probes that are not part of a snapshot."""
+"""The id of probes whose answers are for the status display alone, not for a snapshot of the fleet."""
 
 
 class ProbingWatch(StallWatch):
@@ -65,14 +65,14 @@ class ProbingWatch(StallWatch):
             self._looking.cancel()
 
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
-        """Record that `node` is in `round`, and that its event loop runs."""
+        """Record that a report came from `node`, which is in `round`, and so that its event loop runs."""
         self.heard_ns[node] = now_ns
         if node in self._slow and self._slow[node].round < round:
             del self._slow[node]
         super().heard(node, round, now_ns)
 
     def answered(self, node: NodeId, reply: ProbeReply) -> None:
-        """Store a node's account, if it answers the latest probe."""
+        """Store a node's account of itself for the display, and for the snapshot if it answers the latest probe."""
         account = Account.from_json(reply.account)
         self._note(account)
         if reply.id == self._probe and reply.id != FOR_SHOW:
@@ -96,7 +96,7 @@ class ProbingWatch(StallWatch):
         return self.heard_ns.get(node, self.pace.rounds[node][1])
 
     def _note(self, account: Account) -> None:
-        """Store a node's wait for the status display."""
+        """Store a node's wait, from its account, for the status display."""
         self._slow.pop(account.node, None)
         wait = account.wait
         if wait is not None and wait.what is not WaitKind.ROOM:
@@ -147,11 +147,11 @@ class ProbingWatch(StallWatch):
                 self._pause_ns = LEAST_NS if found else min(2 * self._pause_ns, self.pace.patience_ns)
 
     def _goes_on(self) -> bool:
-        """Return whether some client, according to its last account, can continue by itself."""
+        """Return whether some client can still continue by itself, according to the last snapshot."""
         return self._seen_last is not None and goes_on(self._seen_last, self.fleet.running)
 
     async def look(self) -> Sequence[Finding]:
-        """Take a snapshot, then a second one if it shows a stall; report and end stalls that both show."""
+        """Take a snapshot, and a second one if the first shows a stall; report and end the stalls that both show."""
         first = await self._snapshot()
         found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
         if not found and not is_over(found, first, self.fleet.running):
@@ -177,13 +177,13 @@ class ProbingWatch(StallWatch):
                 self.fleet.store.event(now_ns, node, self.pace.rounds[node][0], "silent", seconds=seconds)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
-        """Return the last findings and their snapshot, if they ended the run."""
+        """Return the last findings and the snapshot that showed them, if they ended the run."""
         return self._last if self.over else ((), None)
 
     async def _snapshot(self) -> Snapshot:
-        """Probe every live node; return the snapshot. A node that alone does not answer has a blocked event loop.
+        """Probe every live node, and return a snapshot of the fleet at the moment of the probe.
 
-        The snapshot is of the moment of the question: nodes that answer at once have not waited since.
+        Nodes that answer at once have not waited since. A node that alone does not answer has a blocked event loop.
         """
         fleet, asked_ns = self.fleet, self.fleet.now_ns()
         self._probe += 1
@@ -215,9 +215,9 @@ class ProbingWatch(StallWatch):
                 return
 
     def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> DownNode | None:
-        """Return the state of a `node` that gave no valid account; None if it gave one.
+        """Return the state of a `node` that gave no valid account of itself; None if it gave one.
 
-        A node that was not `asked` has only just begun.
+        A live node that was not `asked` has only just begun.
         """
         round = self.fleet.status.nodes[node].round
         if node in self._answered or not lives:

@@ -29,9 +29,9 @@ class Restarts:
         fleet: the state of the fleet.
         evaluation: the tracker of evaluations.
         due: the nodes that are down and will restart, with their timers.
-        backs: the last or the next return of each node.
-        hoped: the time in ns until when a node that was lost with its machine may be started again.
-        by_round: the nodes that join once a round is begun, each with the event.
+        backs: the last return of each node, or the next one if it is down.
+        hoped: by node that was lost with its machine, the time in ns until when its owner may start it again.
+        by_round: the nodes that join as soon as any node begins a certain round, each with its event.
     """
 
     def __init__(self, fleet: FleetState, evaluation: EvaluationTracker) -> None:
@@ -75,7 +75,7 @@ class Restarts:
                 self._let_join(node, event, event.at_ns)
 
     def reached(self, round: int) -> None:
-        """Let the nodes join that join as soon as any node begins `round`."""
+        """Let those nodes join that are to join as soon as any node begins `round`."""
         for node, event in list(self.by_round.items()):
             if round >= (event.at_round or 0):
                 del self.by_round[node]
@@ -108,14 +108,17 @@ class Restarts:
         return self._crashed.get(node) == epoch
 
     def died(self, node: NodeId, within_ns: int | None) -> None:
-        """Record that `node` ended unplanned; somebody else may restart it `within_ns`."""
+        """Record that `node` ended unplanned.
+
+        Whatever started it may restart it within `within_ns` nanoseconds; None: it stays away.
+        """
         self.due.pop(node, None)
         self.hoped.pop(node, None)
         if within_ns is not None:
             self.hoped[node] = self.fleet.now_ns() + within_ns
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Let `node`, which somebody else restarted, rejoin with its stored state or a new one."""
+        """Let `node`, which was restarted from outside, rejoin: with its stored state if it `keeps` that, else anew."""
         back = Return(self.fleet.now_ns(), keeps, replays=waits_on(self.fleet.scenario))
         self.backs[node] = back
         self._launch(node, back, self.fleet.status.nodes[node].round)
@@ -133,11 +136,11 @@ class Restarts:
         fleet.world.launch([node], Life(epoch, rejoin))
 
     def _begun_without(self, node: NodeId) -> list[int]:
-        """Return the rounds of other nodes that began after `node` went down.
+        """Return the present rounds of other nodes, after which `node` begins if it lost its state.
 
         A node that has only just joined is in a round that the fleet has yet to begin. Where waits end by deadlines,
-        several returning nodes join the same round: a round after the last one's for each would soon exceed the run's
-        rounds.
+        such nodes are left out, so that several returning nodes join in the same round: if each joined a round later
+        than the last one, they would soon exceed the run's rounds.
         """
         nodes = self.fleet.status.nodes
         others = Counter(map(_round_of, nodes.values()))
@@ -149,7 +152,7 @@ class Restarts:
         return list(+begun or +others)
 
     def attends(self, hello: Hello) -> None:
-        """Let a restarted node, which sends its hello, join the others, and notify them."""
+        """Let a restarted node, which has sent its `hello`, join the others, and notify them."""
         fleet, node = self.fleet, hello.node
         assert fleet.start_ns is not None
         self.due.pop(node, None)
@@ -185,9 +188,9 @@ class Restarts:
         return round
 
     def _begun_by(self, node: NodeId, catch_up: int) -> dict[NodeId, int]:
-        """Return the last round that each other node began without `node`, so sent it nothing.
+        """Return, for each other node, the last round that it began without `node`, and so sent it nothing.
 
-        Only a node that waits for all, and without a deadline, needs them.
+        Only a node that waits for all, and without a deadline, needs these rounds.
         """
         fleet, wait = self.fleet, self.fleet.scenario.wait
         first = catch_up or fleet.status.nodes[node].round
@@ -198,7 +201,7 @@ class Restarts:
         return {other: last if own.phase is Phase.FINISHED else own.round for other, own in nodes}
 
     def _first_of(self, node: NodeId) -> int:
-        """Return the first round that nobody has begun without `node`, which joins now."""
+        """Return the first round of `node`, which joins now: the first that no other node has begun."""
         others = (own.round for other, own in self.fleet.status.nodes.items() if other != node)
         return max(self.evaluation.joined[node], fresh_round(0, others))
 
@@ -207,7 +210,7 @@ class Restarts:
         return self.hopes(node) or (node in self.due and self.backs[node].keep_state)
 
     def hopes(self, node: NodeId) -> bool:
-        """Return whether the owner of a lost machine may still restart `node`."""
+        """Return whether `node`, which was lost with its machine, may still be restarted by the machine's owner."""
         return self.hoped.get(node, 0) > self.fleet.now_ns()
 
     def awaits_anybody(self) -> bool:
@@ -223,7 +226,7 @@ class Restarts:
 
 
 def waits_on(scenario: Scenario) -> bool:
-    """Return whether nodes always wait for missing ones, so that a returning node must repeat each missed round."""
+    """Return whether nodes wait for missing ones without end, so that a returning node must make each missed round."""
     return scenario.wait.deadline is None and scenario.failure_detector.kind == "none"
 
 
@@ -231,7 +234,7 @@ def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus], du
     """Return the round in which a node with its stored state continues, after repeating the round of its crash.
 
     It is the earliest round of any of `others`, which may need its message; 0 means the next one. Where no node goes on
-    without a missing one, nodes `due` to return count too: they continue where they were.
+    without a missing one, the nodes in `due`, which will return, count too: they continue where they were.
     """
     if not back.keep_state or back.replays or catches_up(scenario):
         return 0

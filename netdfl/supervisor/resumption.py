@@ -40,8 +40,8 @@ class Resumption:
     """The state in which a killed run continues.
 
     Attributes:
-        epoch: the number of the nodes' new lives.
-        at_ns: the fleet's time.
+        epoch: the number that the nodes' lives have from now on.
+        at_ns: the fleet's time at which the run continues.
         rounds: the number of rounds that each node had ended.
         at_least: the round before which no node continues, as other nodes would not send their messages again.
         down: nodes that crashed before and do not return.
@@ -61,7 +61,7 @@ class Resumption:
 
     @property
     def life(self) -> Life:
-        """The life in which every node continues."""
+        """The life (its number, and how it begins) in which every node continues."""
         return Life(self.epoch, Rejoin(keep_state=True, round=0, at_least=self.at_least))
 
     def to_json(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def find_resumption(run: Run, scenario: Scenario) -> Resumption:
 
 
 def note(path: Path, resumption: Resumption) -> None:
-    """Append `resumption` to the list in the run directory."""
+    """Append `resumption` to the list of resumptions in the run directory `path`."""
     RunDirectory(path).write_json(RESUMPTIONS, [*resumptions(path), resumption.to_json()])
 
 
@@ -142,7 +142,7 @@ def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
 
 
 def _absent(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
-    """Return the nodes that have yet to join."""
+    """Return the nodes that are to join late and have not joined yet."""
     joined = {node for (node,) in run.rows("SELECT node FROM events WHERE kind = 'join'")}
     return frozenset(joins_by_node(events).keys() - joined)
 
@@ -154,7 +154,7 @@ def _last_ns(run: Run) -> int:
 
 
 def _waits_for_ever(scenario: Scenario) -> bool:
-    """Return whether a node would wait forever for a message that was sent, and lost, before the kill."""
+    """Return whether a node would wait forever for a message that had been sent before the kill and was lost by it."""
     wait, plain = scenario.wait, scenario.delivery.kind != "acknowledged"
     family = scenario.algorithm.traits.family
     return plain and family != "bilateral" and wait.deadline is None and wait.need != "none"

@@ -17,7 +17,7 @@ from netdfl.supervisor.stalls import StallWatch
 
 SHOW_S = 0.25
 SHARE = 0.02
-"""The largest share of a run's time that goes into showing it, whatever the number of nodes."""
+"""The largest share of a run's time that goes into showing its status, whatever the number of nodes."""
 
 
 class StatusReporter:
@@ -32,7 +32,7 @@ class StatusReporter:
         self._resources: ResourceLog | None = None
 
     def begin(self) -> None:
-        """Start with the fleet's start; earlier news was recorded as events."""
+        """Begin to report, when the fleet's time starts; what happened before was recorded as events."""
         self._again_s = time.monotonic() + SHOW_S
         if self._fleet.directory.kept:
             self._resources = ResourceLog(
@@ -40,7 +40,7 @@ class StatusReporter:
             )
 
     async def tick(self) -> None:
-        """Show the status regularly; less often, write `fleet.json` and flush the record."""
+        """Show the status regularly until cancelled; less often, write `fleet.json` and flush the record."""
         again = 0
         for turn in count():
             self._look()
@@ -84,7 +84,7 @@ class StatusReporter:
         self._fleet.directory.write("fleet.json", self._fleet.status.to_text())
 
     def _real_s(self) -> float:
-        """Return the seconds of real time since the fleet's start, as of the last look."""
+        """Return the seconds of real time since the fleet's start, as of the last update of the status."""
         return self._fleet.status.wall_s
 
     def _beside(self) -> dict[str, int]:

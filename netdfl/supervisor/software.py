@@ -1,4 +1,4 @@
-"""The software versions of nodes, where they may differ from the supervisor's: refused, or reported once."""
+"""The check of nodes' software versions, which may differ from the supervisor's: refused, or reported once."""
 
 from __future__ import annotations
 

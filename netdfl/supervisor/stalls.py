@@ -40,17 +40,17 @@ from netdfl.supervisor.restarts import Restarts
 from netdfl.worlds.base import VirtualWorld
 
 SHOWN_NS = NS_PER_S // 2
-"""Shorter waits are not shown while a fleet runs."""
+"""Waits that are shorter, in ns, are not shown while a fleet runs."""
 NO_PACE = frozenset({Cause.DEADLOCK, Cause.LOST_MESSAGE, Cause.UNREACHABLE})
-"""Causes of stalls whose rounds do not count for the usual length of rounds."""
+"""Causes of stalls by which a round takes unusually long, so that it must not count for the usual length of rounds."""
 MOST_SHOWN = 6
 """Most waits that are shown at a time, and most stalls of one kind that are reported at once."""
 
 
 def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
-    """Return a function that tells whether a setting could be added to `scenario`; each answer is cached.
+    """Return a function that tells whether a setting could be added to `scenario` as a remedy; each answer is cached.
 
-    Only a supervisor (`launched`) knows of losses, and can act on any stall.
+    Without a supervisor (`launched` is false), settings are left out that only a supervisor can carry out.
     """
     plain = to_plain(scenario)
     text, folder = json.dumps(plain), "." if scenario.file is None else scenario.file.parent
@@ -72,7 +72,7 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
 
 
 def _has(plain: Json, key: str, kind: str) -> bool:
-    """Return whether a scenario already has a part of that `kind` at `key`, so that adding it is no remedy."""
+    """Return whether a scenario already has a part of that `kind` at `key`, so that a setting for it is no remedy."""
     part: object = plain
     for name in key.split("."):
         part = part.get(name) if isinstance(part, Mapping) else None
@@ -80,10 +80,10 @@ def _has(plain: Json, key: str, kind: str) -> bool:
 
 
 class StallWatch:
-    """A watch for stalls. `over` is true once the run has nothing left to wait for."""
+    """A watch that finds, reports and ends stalls. `over` is true once the run has nothing left to wait for."""
 
     def __init__(self, fleet: FleetState, restarts: Restarts) -> None:
-        """Prepare to watch `fleet`, to which nodes return by `restarts`."""
+        """Prepare to watch `fleet`; `restarts` knows which nodes return."""
         self.fleet, self.restarts = fleet, restarts
         self.outages = Outages(fleet.schedule, build_links(fleet.scenario).link)
         self.pace = Pace(fleet.nodes)
@@ -105,22 +105,22 @@ class StallWatch:
         """Handle the answer of `node` to a probe."""
 
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
-        """Record that `node` is in `round`. A round with a crash or pause does not count for its pace."""
+        """Record that `node` is in `round`; a round with a crash or pause does not count for its usual round length."""
         back = self.restarts.backs.get(node)
         if back is not None and back.at_ns >= self.pace.rounds[node][1]:
             self.pace.stalled((node,))
         self.pace.at(node, round, now_ns)
 
     def waits(self) -> Mapping[NodeId, WaitInBrief]:
-        """Return the known waits of slow nodes."""
+        """Return the waits, as far as known, of nodes that have been long in their round."""
         return {}
 
     def may_be_stopped_ns(self) -> int:
-        """Return how much longer silent live nodes are not yet considered stopped for good, in nanoseconds."""
+        """Return in how many nanoseconds the live node that is silent for longest counts as stopped for good."""
         return 0
 
     def waiting(self) -> list[WaitingStatus]:
-        """Return the nodes that have waited longest, and for at least `SHOWN_NS`."""
+        """Return the waits that have lasted longest, of those that have lasted for at least `SHOWN_NS`."""
         least_ns = self.fleet.now_ns() - SHOWN_NS
         waits = self.waits()
         longest = sorted((wait.since_ns, node) for node, wait in waits.items() if wait.since_ns <= least_ns)
@@ -135,10 +135,10 @@ class StallWatch:
             self.server_done()
 
     def server_done(self) -> None:
-        """Record that the server has finished: clients end when they have nothing to do, or after a grace period."""
+        """Record that the server has finished: clients now end when they have nothing to do or after a grace period."""
 
     def finish(self) -> None:
-        """At the end of the run, close findings about nodes that continued, and name unfinished nodes."""
+        """At the end of the run, close findings about nodes that continued, and store which nodes are unfinished."""
         if not self.fleet.running:
             self.history.take(())
         found, snapshot = self._at_the_end()
@@ -146,7 +146,7 @@ class StallWatch:
         self.unfinished = unfinished(self.fleet.status, self.fleet.server, left, snapshot)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
-        """Return the findings about unfinished nodes, and the final snapshot of the fleet."""
+        """Return the findings at the end of the run, and the final snapshot of the fleet if there is one."""
         return self.history.findings, None
 
     def _can_send_again(self, src: NodeId, message: Again) -> bool:
@@ -169,7 +169,7 @@ class StallWatch:
         self.fleet.changed.set()
 
     def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> DownNode | None:
-        """Return the state of a `node` that gave no valid account, as the supervisor knows it; None if it gave one."""
+        """Return the state of a `node` that, as far as is known, is absent, crashed or paused; None if it runs."""
         phase, since_ns = self.fleet.status.nodes[node].phase, self.pace.rounds[node][1]
         if phase is Phase.ABSENT:
             at_ns, event = (
@@ -190,7 +190,7 @@ class StallWatch:
         return None
 
     def _goes_on_ns(self, account: Account, now_ns: int) -> int | None:
-        """Return the time at which a paused node resumes, or crashes and returns; None: never."""
+        """Return the time at which a paused node resumes, or returns after a scheduled crash; None: never."""
         node, crash_ns, whens = account.node, self.outages.ends_ns(account.node, now_ns), [account.resumes_ns]
         if crash_ns is not None:
             back = find_return(self.fleet.returns.get(node, ()), node, crash_ns, source=STANDING, at_round=None)
@@ -257,14 +257,14 @@ class ExactWatch(StallWatch):
             self._look(now_ns)
 
     def idle(self) -> None:
-        """Diagnose why every node waits while nothing can run and no timer is due; free a node or end the run."""
+        """Diagnose why every node waits though nothing can run and no timer is due; free a node, or end the run."""
         snapshot, found = self.seen(idle=True)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot):
             self._end()
 
     def seen(self, *, idle: bool) -> tuple[Snapshot, list[Finding]]:
-        """Return a snapshot of the fleet now, and the findings. `idle`: nothing can run and no timer is due."""
+        """Take a snapshot of the fleet; return it with its findings. `idle`: nothing can run and no timer is due."""
         snapshot = self._snapshot(self.fleet.now_ns(), idle=idle)
         found = diagnose(snapshot, patience_ns=self.pace.patience_ns, allows=self.allows)
         return snapshot, found + (self._unnamed(found, snapshot) if idle else [])
@@ -303,7 +303,7 @@ class ExactWatch(StallWatch):
         return self.history.findings, snapshot
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
-        """Return a finding about nodes that stand still without a wait for messages, if no other finding names them."""
+        """Return a finding, in a list, about nodes that stand still and that no other finding names; empty if none."""
         told = {node for finding in found for node in (*finding.roots, *finding.culprits, *finding.behind)}
         running = [node for node in self.fleet.running if snapshot.nodes[node].state is not State.PAUSED]
         left = tuple(node for node in running if node not in told)

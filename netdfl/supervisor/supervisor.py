@@ -1,7 +1,8 @@
 """The supervisor: it starts a fleet, watches it, has its models evaluated, and ends it, in any world.
 
-It takes no part in the training. It tells nodes each other's addresses and the common start, takes their reports,
-tells survivors which nodes are gone (the oracle), and has models judged. Each policy has a module of its own here.
+It takes no part in the training. It tells nodes each other's addresses and the common start, takes their reports, tells
+survivors which nodes are gone (the failure detector `oracle`), and has models evaluated. Each policy has a module of
+its own here.
 """
 
 from __future__ import annotations
@@ -68,7 +69,18 @@ INTERRUPT_GRACE_S = 1.2
 
 @dataclass(frozen=True)
 class FleetOutcome:
-    """The outcome of a fleet besides its record. `error` is the reason if the run failed; else None."""
+    """The outcome of a fleet's run, besides its record.
+
+    Attributes:
+        duration_s: how long the fleet ran, in s.
+        status: the last status of the fleet.
+        figures: the final report of its world.
+        interrupted: whether Ctrl-C ended it.
+        error: the reason if the run failed; else None.
+        stalled: the stalls that were found, by verdict.
+        unfinished: sentences on nodes that did not finish.
+        software: the software versions of each node, if they may differ from the supervisor's.
+    """
 
     duration_s: float
     status: FleetStatus
@@ -192,7 +204,7 @@ class Supervisor:
         compare(fleet)
 
     async def _opened(self) -> OpenResult:
-        """Open the world, unless the run is interrupted first."""
+        """Open the world and return the result; if the run is interrupted first, stop that and return an empty one."""
         opening = asyncio.create_task(self.fleet.world.open(self))
         opening.add_done_callback(lambda task: self.fleet.changed.set())
         await self._until(opening.done)
@@ -203,7 +215,7 @@ class Supervisor:
         return OpenResult()
 
     def _begin(self) -> None:
-        """Send all nodes the addresses, who is gone, and the common start time."""
+        """Send each node the addresses of the others, the nodes that are gone, and the common start time."""
         fleet, resumption = self.fleet, self.resumption
         if self.interrupted:
             return
@@ -224,7 +236,7 @@ class Supervisor:
             fleet.world.order(node, Start(fleet.start_ns))
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for `condition`; return early at an interrupt, and raise an error that ends the run."""
+        """Wait until `condition` is true, or the run is interrupted; raise an error that ends the run."""
         fleet = self.fleet
         while not self.interrupted:
             if fleet.error is not None:
@@ -326,7 +338,7 @@ class Supervisor:
         self.fleet.changed.set()
 
     def begins(self, node: NodeId, round: int, train_loss: float | None) -> None:
-        """Record that a node begins a round, in virtual time, and show the status from time to time."""
+        """Record, in virtual time, that a node begins a round; show the status from time to time."""
         self._stands(node, round, train_loss)
         self._showing.sometimes()
 
@@ -344,7 +356,7 @@ class Supervisor:
             self._lose(node, how)
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Let a dead node that somebody restarted rejoin."""
+        """Let a dead node that was restarted from outside rejoin."""
         if not self.stopping and self.fleet.start_ns is not None:
             self.restarts.came_back(node, keeps)
             self.fleet.note(f"node {node} was started again")
@@ -380,7 +392,7 @@ class Supervisor:
         self.evaluation.look()
 
     def _on_hello(self, hello: Hello) -> None:
-        """Handle the hello of a node, in its first life or a later one."""
+        """Handle the hello of a node or of the evaluator, at its first start or after a restart."""
         fleet = self.fleet
         fleet.hellos[hello.node] = hello
         if hello.node != EVALUATOR:
@@ -405,7 +417,7 @@ class Supervisor:
         self.stalls.heard(node, round, self.fleet.now_ns())
 
     def _mirror(self, node: NodeId, part: FilePart) -> None:
-        """Write a part of a node's file, which the node sent, into the run directory."""
+        """Write into the run directory a part of a file that a node without a shared disk has sent."""
         try:
             mirror(self.fleet.directory.path, node, part)
         except ValueError as error:
