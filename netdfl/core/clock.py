@@ -19,11 +19,11 @@ NS_PER_S = 1_000_000_000
 TimerName: TypeAlias = tuple[int | str, ...]
 """The purpose of a timer, as `("wait", node, round, step)`; it orders the timers of one virtual instant."""
 SCHEDULED = "event"
-"""The first word in the names of the schedule's timers, which come first in their virtual instant."""
+"""The first word in the names of the schedule's timers, which run first among the timers of one virtual instant."""
 
 
 class Timer(Protocol):
-    """A scheduled callback."""
+    """A callback that a clock will call at a set time."""
 
     def cancel(self) -> None:
         """Cancel the callback; without effect if it was called already."""

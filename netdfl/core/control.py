@@ -312,7 +312,7 @@ class Bye:
 
 @dataclass(frozen=True, slots=True)
 class AskClock:
-    """A question for the supervisor's clock, from a node whose machine has a different clock."""
+    """A question for the reading of the supervisor's clock, from a node whose machine has a different clock."""
 
     number: int
 

@@ -65,7 +65,7 @@ MEANINGS = {
 """An explanation of each class of fates, for people."""
 
 NOT_DELIVERED = tuple(name.value for name in FateClass if name is not FateClass.DELIVERED)
-"""The names of all classes but `delivered`."""
+"""The names of all classes of fates but `delivered`."""
 
 _TOLD = re.compile(r"[a-z_]+(:[\w.-]{1,64})?")
 _CLASSES = {

@@ -174,7 +174,7 @@ class Message(NamedTuple):
 
     @property
     def at(self) -> StepId:
-        """The step of the message."""
+        """The step (round, and number of the exchange within it) that the message is for."""
         return as_step((self.round, self.step))
 
     @property

@@ -39,7 +39,7 @@ def versions_here(*, trains: bool) -> Versions:
 
 @cache
 def source_hash() -> str:
-    """Return a hash of netdfl's source code, which tells apart states with the same version number."""
+    """Return a hash of netdfl's source code, which tells apart two states of the code with one version number."""
     found = blake2b(digest_size=6)
     for file in sorted(PACKAGE.rglob("*.py")):
         name = file.relative_to(PACKAGE).as_posix()

@@ -44,7 +44,7 @@ class Maker:
     edge: Edge
 
     def seed(self, rule: str) -> int:
-        """Return the seed of `rule` on this edge."""
+        """Return the random seed for the rule called `rule` on this edge."""
         return self.streams.integer("link", *self.edge, rule)
 
     def value(self, key: str, part: Any) -> Any:

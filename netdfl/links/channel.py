@@ -67,7 +67,7 @@ class CrossedLinks(Protocol):
 
     @property
     def stages(self) -> Sequence[Stage]:
-        """The stages for core links that no other edge shares: the losses and the delays in the core."""
+        """The edge's own stages for the core links, which no other edge shares: losses and delays in the core."""
         ...
 
     @property
@@ -337,7 +337,7 @@ class Links:
         return self._network.since_ns, self._downlinks.since_ns
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:
-        """Return the downlink of `node` if messages on it share its rate at once; else None."""
+        """Return the downlink of `node` if messages that cross it at the same time share its rate; else None."""
         link = self._node_stage(node, "downlink")
         return link if isinstance(link, SharedLink) else None
 

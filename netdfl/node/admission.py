@@ -16,7 +16,8 @@ from netdfl.core.types import Kind, Message, NodeId
 _OF_ROUNDS = frozenset({Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY})
 _OF_NEIGHBORS = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
 KEPT = 16
-"""The number of rounds whose senders are kept: the present round, and rounds whose messages come early or late."""
+"""For how many rounds a node keeps the set of its senders: the present one, and rounds whose messages come early or
+late."""
 
 
 class Admission:

@@ -104,7 +104,7 @@ class Heartbeats:
         mailbox.on(Kind.HEARTBEAT, self.hear)
 
     async def run(self) -> None:
-        """Send heartbeats and judge the peers until cancelled."""
+        """Send heartbeats to the peers, and judge by theirs which peers are gone, until cancelled."""
         now = self._clock.now_ns()
         self._heard_ns = dict.fromkeys(self._heard_ns, now)
         async with asyncio.TaskGroup() as group:

@@ -190,7 +190,7 @@ class EdgeCount:
         steps.add(first, last)
 
     def settle(self, id: MessageId, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """Count the fate of a message."""
+        """Count the fate of a message, which is no longer in flight."""
         self.flying.pop(id, None)
         settled = (id, sent_ns, arrived_ns, fate)
         if self.last is _NONE:
@@ -260,7 +260,7 @@ class NodeLedger:
         self.recorder.outcome(outcome, payloads)
 
     def count(self, dst: NodeId, outcome: Outcome) -> None:
-        """Count the fate of the message to `dst`."""
+        """Count the fate in `outcome` for the message to `dst`."""
         _, id, _, sent_ns, arrived_ns, fate = outcome
         self._edge(id.kind, dst).settle(id, sent_ns, arrived_ns, fate)
         if fate in Fate.ARRIVED:

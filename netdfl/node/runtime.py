@@ -388,11 +388,11 @@ class Node:
         return self.delivery is not None and self.delivery.asks(peer)
 
     def is_last(self, view: View) -> bool:
-        """Return whether this is the last round."""
+        """Return whether the round of `view` is the run's last one."""
         return view.round == self.num_rounds - 1
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
-        """Send a request and wait for its reply."""
+        """Send `peer` a request with `payload`; wait for the reply as `wait` says, and return it in an inbox."""
         await self.transport.send(unicasts([self._message(Kind.REQUEST, peer, view.round, 0, payload)]))
         return await self._gather(view, 0, wait, (peer,), Kind.REPLY)
 

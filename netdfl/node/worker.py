@@ -18,7 +18,7 @@ Compute: TypeAlias = Callable[[Sequence[Callable[[], object]]], Sequence[tuple[o
 
 
 class Worker(Protocol):
-    """A runner of a node's computations."""
+    """The interface for running a node's computations, such as training, without blocking its event loop."""
 
     async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
         """Run `function(*args)` and return its result; `what` names the kind of work, to estimate its duration."""

@@ -58,7 +58,7 @@ class PacketNetwork:
         return counts
 
     def wait(self) -> None:
-        """Return when the process has ended."""
+        """Wait until the packet process has ended."""
         self.process.wait()
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class HandedOverForwarder(Forwarder):
         self.poll.register(self.devices[node], select.EPOLLIN)
 
     def take_over(self, other: HandedOverForwarder) -> None:
-        """Continue with the nodes of `other`, which has ended."""
+        """Take over the devices and connections of the forwarder `other`, which has ended."""
         self.devices, self._nodes, self.namespaces = other.devices, other._nodes, other.namespaces
         self._routes = {device: {} for device in self._nodes}
         for fd, line in other.lines.items():

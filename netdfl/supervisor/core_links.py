@@ -64,7 +64,7 @@ class CoreLinkRates:
             self._wake_at(max(self._next_ns, self._fleet.now_ns() + PAUSE_NS))
 
     def close(self) -> None:
-        """Send no more rates."""
+        """Stop sending rates to nodes."""
         self._closed = True
         if self._timer is not None:
             self._timer[1].cancel()

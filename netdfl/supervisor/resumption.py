@@ -65,7 +65,7 @@ class Resumption:
         return Life(self.epoch, Rejoin(keep_state=True, round=0, at_least=self.at_least))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry for `resumed.json` and `result.json`."""
+        """Return this resumption as an entry for `resumed.json` and `result.json`."""
         plain = asdict(self) | {"down": sorted(self.down), "at_s": self.at_ns / NS_PER_S}
         return {key: plain[key] for key in ("at_s", "epoch", "rounds", "at_least", "down", "doubt")}
 

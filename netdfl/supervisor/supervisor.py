@@ -71,15 +71,9 @@ INTERRUPT_GRACE_S = 1.2
 class FleetOutcome:
     """The outcome of a fleet's run, besides its record.
 
-    Attributes:
-        duration_s: how long the fleet ran, in s.
-        status: the last status of the fleet.
-        figures: the final report of its world.
-        interrupted: whether Ctrl-C ended it.
-        error: the reason if the run failed; else None.
-        stalled: the stalls that were found, by verdict.
-        unfinished: sentences on nodes that did not finish.
-        software: the software versions of each node, if they may differ from the supervisor's.
+    `figures` is its world's final report, `error` the reason if the run failed, else None. `stalled` has the stalls
+    that were found, `unfinished` sentences on nodes that did not finish, `software` versions that may differ from these
+    here.
     """
 
     duration_s: float
@@ -370,7 +364,7 @@ class Supervisor:
             self.fleet.note(f"refused: {what}")
 
     def broke(self, error: Exception) -> None:
-        """Record an error that stops the world."""
+        """Record an error of the world that ends the run; ignore it if the run is being stopped already."""
         if not self.stopping:
             self.fleet.broke(error)
 

@@ -72,7 +72,7 @@ class Ledger(Protocol):
 
 
 class Transport(Protocol):
-    """One node's end of the network."""
+    """The interface to one node's end of the network: it sends the node's messages and delivers those that arrive."""
 
     def attach(self, sink: Sink) -> None:
         """Deliver arriving messages into `sink`.

@@ -32,7 +32,7 @@ Listing: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 PROTOCOL_VERSION = 2
 """The version of the calls between nodes and with the supervisor: their order, contents and proofs of membership."""
 FRAME_VERSION = 1
-"""The version of a message's bytes, in which kept states hold what a node has sent."""
+"""The version of a message's byte format, in which checkpoints also hold a node's unacknowledged messages."""
 BODY_AT = 48
 
 _MAGIC = b"ndfl"
@@ -161,7 +161,7 @@ class FrameWriter:
 
     @staticmethod
     def _content(payload: Payload) -> list[_Buffer]:
-        """Return the body without its checksum."""
+        """Return the buffers of a payload's body without its checksum."""
         metadata = FrameWriter._metadata(payload)
         lead = _LENGTH.pack(len(metadata)) + metadata
         parts: list[_Buffer] = [lead]
@@ -316,7 +316,7 @@ class FrameReader:
         return self.unpacked(data)
 
     def unpacked(self, data: _Buffer) -> tuple[dict[str, Any], Listing]:
-        """Decode metadata that `FrameWriter.packed` encoded."""
+        """Decode a body's metadata: return its key-value pairs, and the name, dtype and shape of each array."""
         try:
             content = msgpack.unpackb(data, raw=False, strict_map_key=True, ext_hook=_no_extension)
         except (ValueError, RecursionError, OverflowError, msgpack.UnpackException) as error:

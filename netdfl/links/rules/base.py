@@ -223,6 +223,6 @@ class RoundValues(Generic[T]):
         self._values = [value for _, value in pieces]
 
     def at(self, round: int) -> T | None:
-        """Return the value for a message of `round`."""
+        """Return the value for a message of `round`, or None if the usual value applies."""
         place = bisect_right(self._starts, round)
         return self._values[place - 1] if place else None

@@ -49,7 +49,7 @@ class Bernoulli:
         self.probability = probability
 
     def lost(self, unit: Transit) -> bool:
-        """Return true with the model's probability."""
+        """Decide at random, with the model's probability, whether `unit` is lost."""
         return unit_uniform(self.seed, unit) < self.probability
 
 
@@ -120,7 +120,7 @@ class GilbertElliott:
 
 @dataclass(frozen=True)
 class Match:
-    """The description of messages to lose: their `round`, and optionally step, kind and attempt (None: any)."""
+    """The name of messages: their `round`, and optionally step, kind and attempt."""
 
     round: NonNegativeInt
     step: NonNegativeInt | None = None
@@ -213,14 +213,14 @@ class Loss(Stage):
         self.rounds = rounds
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Pass or drop `unit`."""
+        """Return `DROPPED` if the loss model loses `unit`, else `now_ns`."""
         model = self.model
         if self.rounds is not None:
             model = self.rounds.at(unit.of_round) or model
         return DROPPED if model is not None and model.lost(unit) else now_ns
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Replace the loss model by a new one."""
+        """Use the new loss model of the event, if it has one."""
         self.model = event.get("loss", self.model)
         return ()
 

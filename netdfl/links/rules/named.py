@@ -69,7 +69,7 @@ class MessageNumbers(Stage):
         """How many messages were numbered so far, by kind, sender's life, round, step and attempt."""
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Set the number of `unit`, and pass it."""
+        """Number `unit` among the messages that agree with it in all else, and pass it."""
         unit.number = 0
         if any(each.matches(unit, now_ns) for each in self.named):
             identity = (unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt)
@@ -89,7 +89,7 @@ class NamedLoss(Stage):
         self.named = tuple(named)
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Pass or drop `unit`."""
+        """Return `DROPPED` if an event names `unit`, else `now_ns`."""
         return DROPPED if any(each.matches(unit, now_ns) for each in self.named) else now_ns
 
 

@@ -23,7 +23,7 @@ _Name: TypeAlias = tuple[Kind, int, int, int, int]
 
 @dataclass(frozen=True)
 class RecordedFate:
-    """The record that one message was lost or not. Of messages with one name, the first takes the first record."""
+    """Whether one message was lost. Of messages with one name, the first has the first fate, and so on."""
 
     round: int
     lost: bool = False

@@ -40,7 +40,7 @@ class OwnRules(NamedTuple):
 
 
 def own_rules(spec: LinksSpec, edge: Edge) -> OwnRules:
-    """Return the rules of `edge` before any event."""
+    """Return the rules of `edge` as the scenario's links give them, without any scheduled event."""
     link = spec.link(edge)
     values = {key: EffectiveValue(getattr(link, key)) for key in LINK_KEYS}
     return OwnRules(values, frozenset(key for key, now in values.items() if now.value not in (None, "up")))

@@ -46,7 +46,7 @@ class ScheduleError(ValueError):
     """An error that lists all faulty entries of a schedule: `problems` has the index and the fault of each."""
 
     def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
-        """Keep `problems` in the order of the entries."""
+        """Store `problems`, pairs of an entry's index and a text about its fault, sorted by entry."""
         self.problems = sorted(problems)
         super().__init__("\n".join(f"events[{index}]: {what}" for index, what in self.problems))
 

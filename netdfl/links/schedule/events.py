@@ -68,7 +68,7 @@ class CompiledEvent:
 
     @property
     def names_messages(self) -> bool:
-        """Whether the event names single messages."""
+        """Whether the event drops or delays single messages, which it names."""
         return self.action in ("drop", "delay")
 
     def holds_in(self, round: int) -> bool:

@@ -43,7 +43,10 @@ def node(entry: Entry, /, *, node: NodesText, **changes: object) -> Compiled:
 
 
 def partition_blocks(facts: Facts, groups: Sequence[NodesText], one_way: bool) -> tuple[Block, ...]:
-    """Return the links that a partition cuts."""
+    """Return the links that a partition cuts: all between groups, or if `one_way` from the first to the second.
+
+    Raises ValueError for groups that overlap or are empty.
+    """
     parts = [parse_nodes(group, facts.groups, facts.num_nodes) for group in groups]
     if len(parts) < 2 or not all(parts):
         raise ValueError("a partition needs two groups or more, none empty; write [[0..3], [4..7]]")

@@ -12,7 +12,7 @@ from netdfl.core.units import format_time
 from netdfl.links.schedule.events import CompiledEvent
 
 Conflict: TypeAlias = tuple[int, str]
-"""The index of an entry, and its fault."""
+"""The index of a schedule entry, and a text about its fault."""
 
 _ENDS = {"crash": "restart", "pause": "resume", "slow_down": "slow_down"}
 _DONE = {"crash": "crashed", "pause": "paused", "slow_down": "slowed down"}

@@ -16,7 +16,7 @@ _MOST = 100_000
 
 
 class CoreNames(Protocol):
-    """The core links of an underlay, by their names."""
+    """The interface that finds the core links of an underlay by their names."""
 
     def crossing(self, text: str) -> tuple[Block, ...]:
         """Return the links of nodes that cross the core link `text`. Raises ValueError for an unknown name."""

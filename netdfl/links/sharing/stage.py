@@ -324,6 +324,6 @@ class LostOnes(Stage):
         self.fates = fates
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Drop or pass `unit`."""
+        """Drop `unit` if it was found lost, else pass it at once."""
         reason = self.fates.pop(unit.name, None) if self.fates else None
         return (Departure(unit, now_ns),) if reason is None else (Drop(unit, reason),)

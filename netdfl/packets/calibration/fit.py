@@ -91,7 +91,7 @@ def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int,
 
 
 def write(table: TcpTable, file: Path) -> None:
-    """Write `table` in the form that `links.tcp` reads."""
+    """Write `table` to a JSON file in the form that `TcpTable.of` reads."""
     data = asdict(table)
     rows = {key: data.pop(key) for key in ("excess_us", "single_us")}
     lists = [

@@ -30,7 +30,7 @@ _NUMBERS = frozenset(("int", "float", "bool", "NodeId"))
 
 
 def encode(value: Order | Report) -> bytes:
-    """Return the bytes of an order or a report."""
+    """Return an order or a report as the bytes of its protobuf message."""
     kind = pb.Order if isinstance(value, Order) else pb.Report
     data: bytes = kind(**{_PLACES[type(value).__name__]: _message(value)}).SerializeToString()
     return data
@@ -47,7 +47,7 @@ def decode_report(data: bytes) -> Report:
 
 
 def _message(value: DataclassInstance) -> Message:
-    """Return the protobuf message of a dataclass."""
+    """Return the protobuf message with the same name and fields as the dataclass of `value`."""
     kind, forms = _forms(type(value))
     return kind(
         **{

@@ -86,7 +86,7 @@ class Rendezvous:
         return answer
 
     def answer(self) -> Answer:
-        """Return an answer with the progress of this node."""
+        """Return the answer to another node's call, which tells the progress of this node."""
         answer = Answer(
             run_id=self.me.run_id, phase=self.phase, round=self.round(), missing=self.missing, versions=self.versions
         )
@@ -95,7 +95,7 @@ class Rendezvous:
         return answer
 
     def call(self) -> Call:
-        """Return a call with the progress of this node."""
+        """Return a call to another node, which tells the progress of this node."""
         return make_call(self.me, self.phase, self.versions)
 
     def _objection(self, call: Call, certified: CertificateSubject | None) -> str:

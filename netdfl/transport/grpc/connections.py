@@ -152,7 +152,7 @@ class SharedChannel:
         self.channel, self._let_go, self._users = channel, let_go, 0
 
     def use(self) -> Self:
-        """Add one user."""
+        """Count one more user of the channel, and return the channel itself."""
         self._users += 1
         return self
 

@@ -135,7 +135,7 @@ class DataServicer:
 
     @property
     def num_open(self) -> int:
-        """The number of open calls."""
+        """The number of calls from other nodes that are open now."""
         return len(self._calls)
 
     def leave(self) -> None:

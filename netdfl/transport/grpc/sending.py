@@ -155,7 +155,7 @@ class PeerSender:
                     await self.settled_one()
 
     def put(self, message: Message, nbytes: int, link_header: bytes | None = None) -> None:
-        """Queue a message and its link header. Raises ValueError for a number that the frame's header can't hold."""
+        """Queue a message and its link header. Raises ValueError if a number does not fit into the frame's header."""
         now = self._clock.now_ns()
         header = self._writer.header(message, now)
         self._ledger.sent(Multicast.of(message), nbytes, now)

@@ -253,7 +253,7 @@ class Stream:
         self._call.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until the call has ended."""
+        """Wait until the gRPC call of this stream has ended."""
         await asyncio.wait([self._reader])
 
 

@@ -54,7 +54,7 @@ class Visitors:
         self._proved.add(read_peer(peer))
 
     def close(self) -> None:
-        """Stop the checks."""
+        """Stop the regular checks of connections."""
         self._timer.cancel()
 
     def _look_again(self) -> None:

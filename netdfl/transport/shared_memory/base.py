@@ -97,7 +97,7 @@ class BufferStore(Protocol):
         """
 
     def renewed(self, reader: NodeId, number: int) -> None:
-        """Note that `reader` has accepted the renewal `number`."""
+        """Note that `reader` accepted the renewal `number`: it begins to read no body that was lent to it before."""
 
     def borrow(self, src: NodeId, reference: bytes, limits: Limits) -> memoryview:
         """Return the body to which a reference from `src` points, kept while any view of it is in use.

@@ -104,7 +104,7 @@ class SharedBuffers:
         return self.pool.token_to_come
 
     def renewed(self, reader: NodeId, number: int) -> None:
-        """Note that `reader` has accepted the renewal `number`."""
+        """Note that `reader` accepted the renewal `number`: it begins to read no body that was lent to it before."""
         self.pool.close_before(reader, number)
 
     # borrowing

@@ -23,7 +23,7 @@ from netdfl.transport.base import Fate, Sink
 
 FEW_EDGES = 16
 MOST_WAITING = 64
-"""Bound of an edge's backlog: the most messages that an edge takes though its receiver does not."""
+"""Bound of an edge's backlog: the most messages on the edge that its receiver has not taken yet."""
 
 
 class FabricLinks(Protocol):
@@ -56,7 +56,7 @@ class PerfectLinks:
         """Do nothing, because no path is stored."""
 
     def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Change nothing."""
+        """Ignore the scheduled change, because these links have no rules; return no effects."""
         return ()
 
 
@@ -95,7 +95,7 @@ class FabricEdge(EdgeState):
         self.source.backlog += 1
 
     async def room(self) -> None:
-        """Wait until the backlog is below its limit."""
+        """Wait until the backlog is below its limit, `MOST_WAITING`."""
         while self.backlog >= MOST_WAITING:
             waiter = asyncio.get_running_loop().create_future()
             self.waiters = [*(self.waiters or ()), waiter]
