@@ -23,7 +23,7 @@ STREAMS_A_PAIR = 4
 """The most open calls between two nodes: a stream of messages, a hello or a message in chunks, two that end now."""
 STREAMS_BESIDE = 16
 CALLS_BESIDE = 64
-"""How many calls may wait at a process in addition to those of its nodes' peers. A call that waits takes some 40 kB."""
+"""How many calls may wait at a process besides the calls of its nodes' peers. A call that waits takes some 40 kB."""
 CONNECTIONS_A_PROCESS = 4
 """Connections to a port from each other process: one for messages, one for heartbeats, and two that failed unnoticed
 or serve calls by hand."""

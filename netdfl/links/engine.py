@@ -283,7 +283,7 @@ class LinkEngine(Generic[E, T]):
             self.step(due)
 
     def run_ahead(self, until_ns: int, now_ns: int) -> None:
-        """Process departures up to `until_ns`, but recompute those of shared stages only up to the earlier `now_ns`."""
+        """Process departures up to `until_ns`, but let shared stages recompute theirs only up to `now_ns`."""
         self.run(now_ns)
         while (due := self._calendar.next_ns()) is not None and due <= until_ns:
             self.step(due)

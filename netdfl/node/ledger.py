@@ -275,7 +275,7 @@ class NodeLedger:
 
     @property
     def counts(self) -> MessageCounts:
-        """The fates of all messages of this node; those still in flight count as unfinished."""
+        """The number of this node's messages in each class of fates; messages still in flight count as unfinished."""
         if not self.classes:
             sent, came = self.sent_count, self.arrived_count
             return MessageCounts(sent, came, unfinished=sent - came)

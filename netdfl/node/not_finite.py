@@ -131,7 +131,7 @@ class NonFinitePolicy:
 
 
 def length_of_model(message: Message) -> float:
-    """Return the length of the model in a message, x or x / w; 0 if it has no model."""
+    """Return the Euclidean length of the model in a message: x, or x / w with push-sum; 0 if there is none."""
     payload = message.payload
     weight = payload.meta.get("w", 1.0)
     if payload.length is None or MODEL not in payload.arrays or type(weight) is not float:

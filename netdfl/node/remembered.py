@@ -1,4 +1,4 @@
-"""The part of a checkpoint that is about messages, so that a later life takes each message once.
+"""The part of a checkpoint that is about messages, so that a node takes each message once, also after a restart.
 
 It is made at the end of a round, together with the state of the algorithm. It holds the senders whose messages the node
 has read, the messages that it refused, and its own messages that are unacknowledged. The node acknowledges what it has

@@ -28,7 +28,7 @@ from netdfl.underlay.values import CoreValues
 
 
 class CoreQueue:
-    """One direction of a core link, which the packets of all edges enter."""
+    """One direction of a core link, which the packets of all edges that cross it enter."""
 
     def __init__(self, values: CoreValues, link: CoreLink) -> None:
         """Start with the link up and the queue empty."""

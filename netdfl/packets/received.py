@@ -28,7 +28,7 @@ class HandedOverForwarder(Forwarder):
     """A forwarder whose devices come from containers, at any time and again after a restart."""
 
     def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int, listener: socket.socket) -> None:
-        """Accept devices from `listener`; until then, packets for a node are dropped with the reason `device`."""
+        """Accept devices from `listener`; packets for a node without a device are dropped with the reason `device`."""
         super().__init__(links, events, num_nodes)
         self.lines: dict[int, socket.socket] = {}
         self.listener = listener

@@ -1,1 +1,1 @@
-"""Links that flows share: max-min fair rates for everything under way at once."""
+"""Links whose rates flows share: all messages that cross a link at the same time get max-min fair rates."""

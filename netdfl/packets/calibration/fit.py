@@ -176,7 +176,7 @@ class FitRow(NamedTuple):
 
     @property
     def alone(self) -> FitRow:
-        """The same row with the smaller standard errors that hold if messages of one connection are independent."""
+        """This row with the smaller standard errors that hold if messages of one connection are independent."""
         late, dead = (share._replace(error=share.least) for share in (self.late, self.dead))
         return self._replace(late=late, dead=dead)
 

@@ -1,1 +1,1 @@
-"""Calls besides the fleet's messages: between the supervisor and the nodes, and among nodes without a supervisor."""
+"""Control calls, apart from training's messages: between supervisor and nodes, and among nodes without a supervisor."""

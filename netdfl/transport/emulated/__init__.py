@@ -1,1 +1,1 @@
-"""The scenario's links above a transport that carries messages in real time."""
+"""The emulation of a scenario's links on top of a real transport (gRPC), which carries the messages."""

@@ -1,1 +1,1 @@
-"""The scenario's links in virtual time: all messages of a fleet in one process."""
+"""The simulation of a scenario's links in virtual time, for all nodes of a fleet in one process."""
