@@ -26,7 +26,7 @@ FateReason = NewType("FateReason", str)
 NO_REASON = FateReason("")
 LOSS, CORRUPT, QUEUE, SCRIPTED = map(FateReason, ("loss", "corrupt", "queue", "scripted"))
 DOWN, RESET, GONE, FOREIGN, MALFORMED = map(FateReason, ("down", "reset", "gone", "foreign", "malformed"))
-"""The reasons that more than one module uses."""
+"""The reasons of fates that more than one module uses."""
 
 
 class FateKind(StrEnum):

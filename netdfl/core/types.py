@@ -137,7 +137,7 @@ class MessageId(NamedTuple):
 
     @property
     def logical(self) -> LogicalId:
-        """The identity without the sender's life and the attempt."""
+        """The identity of the message itself, without the sender's restarts and the attempt."""
         return LogicalId(self.kind, self.at, self.part)
 
 
@@ -184,7 +184,7 @@ class Message(NamedTuple):
 
     @property
     def logical(self) -> LogicalId:
-        """The identity without the sender's life and the attempt."""
+        """The message's identity without the number of the sender's restarts and of the attempt."""
         return LogicalId(self.kind, self.at)
 
 

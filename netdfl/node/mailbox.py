@@ -104,7 +104,7 @@ class Mailbox:
         self._on_late = handler
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages in this order and return the fate of each; None means that the mailbox is full."""
+        """Take messages in this order and return the fate of each; None for a message without room."""
         if len(messages) == 1:
             return [self._take(messages[0])]
         if messages and self._take_together(messages):

@@ -296,7 +296,7 @@ class PeerSender:
         return self._stream
 
     def _ended(self, fate: Fate, again: Sequence[QueuedMessage]) -> None:
-        """Queue the messages `again`, which a stream that has ended did not deliver, once more.
+        """Queue once more the messages in `again`, which an ended stream did not deliver.
 
         The next renewal of leases (loans of shared memory) shows whether the receiver had begun to read any of them.
         """

@@ -16,7 +16,7 @@ from netdfl.transport.simulated.fabric import Fabric
 
 
 class SimulatedTransport:
-    """One node's end of a `Fabric`. A `Transport`."""
+    """One node's end of the simulated network, a `Fabric`, in the form of a `Transport`."""
 
     def __init__(self, fabric: Fabric, node: NodeId) -> None:
         """Join `node` to the fabric."""
