@@ -62,7 +62,7 @@ class GradientShift(Rows):
 
 @dataclass(frozen=True)
 class Lesam(StepSolver):
-    """A wrapper of any local solver that takes gradients `rho` away, in the direction back to the last server model."""
+    """A wrapper of any local solver that takes gradients `rho` away, toward the server model that came before."""
 
     inner: LocalSolver
     rho: float

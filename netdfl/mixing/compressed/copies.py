@@ -77,10 +77,10 @@ class Hole(NamedTuple):
     """A gap in the versions of a copy, which a reference sent in full skipped.
 
     Attributes:
-        vector: the reference just above the gap, shape (d,).
-        version: its version, the highest one of the gap whose share is not settled.
+        vector: the reference at the upper end of the gap, shape (d,).
+        version: its version, the highest one whose push-sum share is not settled.
         mark: its mark.
-        floor: the version of the copy before the full reference, the lowest end of the gap.
+        floor: the version that the copy had before the full reference, below the gap.
     """
 
     vector: Tensor

@@ -202,7 +202,7 @@ def _said_of(name: str, doc: str) -> str:
 
 
 def _default(name: str, field: FieldInfo, model: type[BaseModel]) -> object:
-    """Return a field's default as a scenario writes it; for a mapping with fixed keys, the name of their list."""
+    """Return a field's default as a scenario writes it; for a mapping with fixed keys, the command that lists them."""
     if field.is_required():
         return "required"
     plain = field.default

@@ -34,7 +34,7 @@ _CIFAR_MEAN_STD = {
 
 
 CARRIED = "shipped/digits.csv.gz"
-"""The path of scikit-learn's digits within netdfl's own folder, in container images of nodes without scikit-learn."""
+"""The path in netdfl's own folder at which container images of nodes carry scikit-learn's digits."""
 
 
 def digits_path() -> Path:
