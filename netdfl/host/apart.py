@@ -18,7 +18,7 @@ from netdfl.core.types import NodeId
 ASKS = 8
 CHUNK_BYTES = 256 * 1024
 RECEIPTS = 1 << 20
-"""Clock questions from this number on are no questions: their answers show that the files sent before have arrived."""
+"""Clock questions from this number on ask for a receipt: their answers show that the files sent before have arrived."""
 GROWING = ("store", "logs")
 """Folders of a run directory whose files are only appended to."""
 

@@ -204,7 +204,7 @@ class Blueprint:
 
     @cached_property
     def mutual(self) -> Mapping[NodeId, Sequence[NodeId]] | None:
-        """For each node, the nodes with which it has edges in both directions; None: every node has, with all others.
+        """For each node, the nodes with which it has edges in both directions; None: any two nodes may have such edges.
 
         Cached, because it visits every edge.
         """

@@ -92,13 +92,10 @@ def most_kept(blueprint: Blueprint) -> int:
 
 
 class NodeHost:
-    """One life of one node: carries out its scheduled events and its orders.
-
-    The node's runtime calls it as its hooks.
-    """
+    """One life of one node: its scheduled events, its orders, and the hooks that the node's runtime calls."""
 
     admits: ClassVar[bool] = False
-    """Whether messages are checked in virtual time too, where no stranger can send any; set by tests of this."""
+    """Whether messages are checked in virtual time too, where no stranger can send any; tests set it."""
 
     def __init__(
         self, blueprint: Blueprint, node: NodeId, life: Life, parts: NodeParts, crashed: Callable[[], None]

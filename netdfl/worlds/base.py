@@ -74,8 +74,8 @@ class Figures:
     """A world's final report.
 
     Attributes:
-        links: which device applied the rules of links (netdfl itself or the kernel), and what it counted.
-        missed: in words, what that device failed to apply; empty: nothing.
+        links: the layer on which link rules acted (messages or packets), the engine that applied them, and its counts.
+        missed: in words, what that engine failed to apply; empty: nothing.
         virtual_duration_s: the time that passed in a world in virtual time, in seconds; else None.
         event_log_hash: the hash of the event log of a world in virtual time; else None.
     """

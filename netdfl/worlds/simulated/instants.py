@@ -68,7 +68,7 @@ class OrderedInstants:
         return named
 
     def run(self, now_ns: int) -> None:
-        """Do the next thing of this instant; after the last one, what the inner source still has due."""
+        """Let the next message or timer of this instant happen; after the last, run what else the inner one has due."""
         if now_ns != self._looked_ns:
             self._look(now_ns)
         if self._left:
