@@ -1,1 +1,1 @@
-"""Studies: sweeps over scenarios and reproduction of published tables."""
+"""Studies, which make many runs: sweeps over scenarios, and reproductions of published tables."""

@@ -1,4 +1,4 @@
-"""The lock of background work: one process per user and machine, which other processes can find and stop.
+"""The lock of background work (`netdfl claims run`): one process per user and machine, which others can find and stop.
 
 Benchmarks and the whole test suite stop the work first, as it would disturb their measurements.
 """
@@ -18,7 +18,7 @@ from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import open_append, writing
 
 PATIENCE_S = 30.0
-"""The time that the work may take to end its cells."""
+"""The time in s that background work gets to end its runs when it is stopped."""
 _LOOK_S = 0.05
 
 
@@ -29,7 +29,9 @@ def lock_file() -> Path:
 
 @contextmanager
 def in_background(path: Path | None = None) -> Iterator[None]:
-    """Hold the lock inside the context, at the lowest priority. The system releases it when the process ends.
+    """Hold the lock of background work inside the context, with this process at the lowest priority.
+
+    The system releases the lock when the process ends.
 
     Raises:
         InputError: Background work is running already, or another user's file lies there.
@@ -53,7 +55,7 @@ def in_background(path: Path | None = None) -> Iterator[None]:
 
 
 def stop_background(path: Path | None = None, patience_s: float = PATIENCE_S) -> bool:
-    """Stop the background work; return whether there was any. Finished cells are kept.
+    """Stop the background work of this user; return whether there was any. Its finished runs are kept.
 
     Raises RunError if the work has not ended after `patience_s` seconds.
     """
@@ -72,7 +74,7 @@ def stop_background(path: Path | None = None, patience_s: float = PATIENCE_S) ->
 
 
 def _holder(path: Path) -> int | None:
-    """Return the id of the process that holds the lock; None if no process does."""
+    """Return the id of the process that holds the lock of background work; None if no process does."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

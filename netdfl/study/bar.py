@@ -38,7 +38,7 @@ def bar_of(plan: StudyPlan, console: Console) -> Iterator[None]:
 
 
 def _look(plan: StudyPlan, progress: Progress, over: Event) -> None:
-    """Show the state of the study's runs in `progress` from time to time, for the last time when `over` is set."""
+    """Show the states of the study's runs in `progress` repeatedly, for the last time once `over` is set."""
     task = progress.add_task(plan.name, total=len(plan.cells), words="")
     while True:
         last, since = over.is_set(), time.monotonic()

@@ -1,6 +1,7 @@
-"""The running of a study's cells, each in a separate process, several at a time; finished cells are not run again.
+"""The running of a study's cells (single runs), each in a separate process, several at a time.
 
-Ctrl-C and SIGTERM end a study at once: first its runs, then the study itself, with a sentence on its progress.
+Finished cells are not run again. Ctrl-C and SIGTERM end a study at once: first its runs, then the study itself, with a
+sentence on its progress.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from netdfl.study.runners.local import LocalRunner
 
 @dataclass(frozen=True)
 class CellResult:
-    """The result of a cell.
+    """The result of a cell, which is one run of a study.
 
     Attributes:
         cell: the cell.
@@ -44,22 +45,22 @@ class CellResult:
     result: Json | None
     text: str = ""
     kept: Json = field(default_factory=dict)
-    """Figures besides the result that are kept if the cell was run for a published table (`netdfl.study.keeping`)."""
+    """Further figures, which are stored if the cell was run for a published table (`netdfl.study.keeping`)."""
 
     @property
     def failed(self) -> bool:
-        """Whether the cell has no figures, because it could not run or failed."""
+        """Whether the cell has no result, because its run could not start or failed."""
         return self.result is None or self.exit_code in (UNUSABLE, BROKE)
 
     @property
     def refused(self) -> bool:
-        """Whether the cell's scenario was refused, so that it never started."""
+        """Whether the scenario of the cell was not valid, so that its run never started."""
         return self.result is None and self.exit_code == UNUSABLE
 
 
 @dataclass(frozen=True)
 class CellJob:
-    """A cell that must be run: its scenario file, its world, and its run directory."""
+    """A cell (one run of a study) that has to be run: its scenario file, its run directory, and its world."""
 
     scenario: Path
     cell: Cell
@@ -70,9 +71,9 @@ class CellJob:
 
 
 def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[CellResult], list[CellJob]]:
-    """Return the results of cells that have run or can't be run, and the jobs for all other cells.
+    """Divide cells into those that have run or can't be run, and those that have to be run.
 
-    Run directories lie below `folder`.
+    Return results of the former and jobs for the latter. Run directories lie below `folder`.
     """
     found: list[CellResult] = []
     waiting: list[CellJob] = []
@@ -92,7 +93,7 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Cell
 
 
 def _place(folder: Path, scenario: Scenario) -> Path:
-    """Return the cell's run directory. An existing one may have the name that an earlier version gave it."""
+    """Return the cell's run directory below `folder`; an existing one may have a name by an earlier version."""
     known = [folder / each[:16] for each in hashes(scenario)]
     return next((path for path in known if path.exists()), known[0])
 
@@ -188,7 +189,7 @@ SHOW_CURSOR = b"\x1b[?25h"
 
 @dataclass
 class StudyProgress:
-    """The progress of a study, and the runner of its cells."""
+    """The progress of a study: numbers of runs, and the runner that makes them, so that a signal can stop it."""
 
     finished: int = 0
     total: int = 0

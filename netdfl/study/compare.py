@@ -1,4 +1,4 @@
-"""The comparison of a published table with measurements: its rows, as text, CSV, Markdown and JSON."""
+"""A published table beside netdfl's measurements: its rows, as text, CSV, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SCHEMA = "netdfl/reproduction/1"
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow:
-    """A published number and its measurement; accuracies are in percent, `difference` is measured minus published.
+    """A published number and its measurement; accuracies are in percent.
 
     `measured` is a mean over seeds. For an accuracy, each seed gives the mean over the run's last five evaluations; for
     `rounds_to_*`, the number of rounds. `std` is the standard deviation over seeds. `last` and `best` are means over
-    seeds of the last and the best evaluation. Runs that did not pass are not counted, and are named in `note`. `beyond`
-    is true if the printed number is a limit that was not reached. The metrics `train_acc` and `gap` are about the last
-    average model. `commits` are commits of netdfl's source.
+    seeds of the last and the best evaluation. `difference` is measured minus published. Runs that did not pass are not
+    counted, and are named in `note`. `beyond` is true if the printed number is a limit that was not reached. The
+    metrics `train_acc` and `gap` are about the last average model. `commits` are commits of netdfl's source.
     """
 
     cell: str
@@ -117,7 +117,7 @@ def _why_not_counted(ran: CellResult) -> str:
 
 
 def _warned(ran: CellResult) -> list[str]:
-    """Return the warnings of a run that make its measurement doubtful."""
+    """Return the texts of a run's warnings that make its measurement doubtful."""
     return [each["text"] for each in (ran.result or {}).get("warnings", ()) if each["kind"] in WARNED]
 
 
@@ -156,7 +156,10 @@ def _run(ran: CellResult) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published table with measurements, and the rounds and overrides that differ from the paper's."""
+    """A published table beside its measurements.
+
+    `rounds` and `sets` are the number of rounds and the overrides that differ from the paper's settings.
+    """
 
     paper: str
     table: str

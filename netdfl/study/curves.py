@@ -22,15 +22,20 @@ from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame, sav
 
 FLEET = -1
 STROKES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
-"""Dashes of lines, used in turn, so that a line remains visible below another one."""
+"""Patterns of dashes for lines, used in turn, so that a line stays visible below another one."""
 Recorded = Mapping[tuple[int, int], float | None]
-"""A metric by round and node, or by round and FLEET; None where the value was not finite."""
+"""A recorded metric by round and node, or by round and FLEET; None where its value was not finite."""
 
 
 class MetricCurve(NamedTuple):
-    """A metric by round: its median, minimum and maximum over nodes and seeds.
+    """A metric by round, as the median, minimum and maximum over nodes and seeds.
 
-    `whole` is false if the curve ends before the last round.
+    Attributes:
+        rounds: the rounds.
+        middle: the median in each of them.
+        low: the minimum.
+        high: the maximum.
+        whole: whether the curve goes on to the last round.
     """
 
     rounds: tuple[int, ...]
@@ -59,7 +64,7 @@ def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
 
 
 def follows(ran: Sequence[CellResult], y: str, x: str, lag: int) -> tuple[list[float], list[float]]:
-    """Return pairs of finite values for every node and round: metric `x` from `lag` rounds before, and metric `y`."""
+    """Return metric `x`, `lag` rounds earlier, and metric `y`, for every node and round in which both are finite."""
     pairs: list[tuple[float, float]] = []
     for each in ran:
         before, now = _recorded(each.path, x), _recorded(each.path, y)
@@ -103,7 +108,7 @@ def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> Non
 
 
 def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
-    """Return the distinct curves, each with the names of the lines whose curve it is."""
+    """Return the distinct curves, each with the names of all lines that have this curve."""
     names: dict[MetricCurve, list[str]] = {}
     for name, curve in curves.items():
         names.setdefault(curve, []).append(name)

@@ -1,7 +1,7 @@
-"""The process that forks a study's cells. It has imported everything, so that a cell costs only its own work.
+"""The process that forks the processes of a study's runs. It imports all modules once, for all of them.
 
-`python -m netdfl.study.forks PID` reads an order from stdin. For each ended cell it writes a line with the cell's
-directory and exit code. It dies with process PID, which started it, and its cells die with it.
+`python -m netdfl.study.forks PID` reads an order from stdin. For each ended run it writes a line with the run's
+directory and exit code. It dies with process PID, which started it, and its runs die with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _run_all(study: StudyOrder, running: dict[int, CellOrder]) -> None:
-    """Run all cells of the order; skip cells that can't end in time, and report them with the code None."""
+    """Make all runs of the order; skip those that can't end in time, and report them with the code None."""
     waiting, until = list(study.cells), study.until
     while waiting or running:
         while waiting and len(running) < study.jobs:
@@ -61,7 +61,7 @@ def _say(order: CellOrder, code: int | None) -> None:
 
 
 def _end(running: dict[int, CellOrder]) -> None:
-    """End every running cell at once."""
+    """End every run that is going on, at once."""
     for pid, order in running.items():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM if order.world == "containers" else signal.SIGKILL)
@@ -81,7 +81,7 @@ def _fork(order: CellOrder, jobs: int, manner: Manner) -> int:
 
 
 def _preload(manner: Manner) -> None:
-    """Import modules that cells share, except grpc, because a process must not fork after importing it."""
+    """Import the modules that runs share, except grpc, because a process must not fork after importing it."""
     from netdfl.worlds import preload
 
     preload.warm()

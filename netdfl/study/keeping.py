@@ -1,6 +1,6 @@
-"""The record of a published table's cell: the data that it keeps besides its result, and the rows that it omits.
+"""What the run of a published table's cell stores besides its result, and which rows its record omits.
 
-A cell keeps the average model (and the nodes' own models if they are small), the average model's figures on the
+Such a run stores the average model (and the nodes' own models if they are small), the average model's figures on the
 training data, the commit of netdfl's source, and the CPU time. No figure of a table depends on single messages, so only
 totals by link and round are recorded. These are options of the run: neither the name of the cell nor its event log
 depends on them.
@@ -22,16 +22,19 @@ from netdfl.record.plain_json import dump_json
 from netdfl.scenario.model.schema import Recording, Scenario
 
 Manner: TypeAlias = Literal["whole", "published", "background"]
-"""The options of cells: `whole`: with the whole record; `published`: as for a published table; `background`: the
-same within a limit of CPU time and without checkpoints."""
+"""The options of a study's runs.
+
+`whole`: with the whole record. `published`: as for a published table. `background`: the same, within a limit of CPU
+time and without checkpoints.
+"""
 FINISHED = (0, 1, 3)
-"""Exit codes of runs that need not run again."""
+"""Exit codes of runs that count as finished, so that they are not made again."""
 MOST_CPU_S = 3600
-"""The most CPU time in s that a cell in the background may take."""
+"""The most CPU time in s that a run of the background work may take."""
 CELL = "cell.json"
-"""The file in a run directory with the data that is kept of a cell besides `result.json`."""
+"""The file in a run directory with the data that is stored besides `result.json`."""
 MOST_MODELS = 128 << 20
-"""The most bytes of a cell's local models that are kept beside their average."""
+"""The largest size in bytes of all local models together with which they are stored beside their average."""
 _GIT_S = 20
 
 
@@ -42,7 +45,7 @@ def as_published(scenario: Scenario) -> Scenario:
 
 
 def keep(path: Path) -> None:
-    """Write the data kept of the cell that has run in this process to its run directory `path`.
+    """Store the data of a published cell in the run directory `path`; its run was made by this process.
 
     If there is no average model (no node has a model, or all push-sum weight is gone), `not_kept` says why.
 

@@ -19,13 +19,18 @@ from netdfl.study.plots import COLORS, name_y, open_frame, save
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
 GRID = 60
-"""The number of points of a band over time or bytes, where the runs' own points differ."""
+"""The number of points of a mean curve over time or bytes, where the points of single runs differ."""
 Trace = tuple[Sequence[float], Sequence[float]]
 """The points of one run: the abscissas (round, seconds or bytes), and the metric at each."""
 
 
 class CurveBand(NamedTuple):
-    """A mean curve over seeds with its confidence band: abscissas `at`, and an estimate for each."""
+    """A mean curve over seeds with its confidence band.
+
+    Attributes:
+        at: the abscissas: rounds, seconds or bytes.
+        found: the mean with its interval at each of them.
+    """
 
     at: tuple[float, ...]
     found: tuple[Estimate, ...]
@@ -100,7 +105,7 @@ def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand]) -> None:
 
 
 def _is_round_by_another_name(rounds: Mapping[str, CurveBand], sizes: Mapping[str, CurveBand]) -> bool:
-    """Return whether all lines send equally many bytes each round, so that curves over bytes would show nothing new."""
+    """Return whether all lines send equally many bytes in each round, so that curves over bytes would add nothing."""
     ratios: set[float] = set()
     for name, bands in sizes.items():
         at = rounds[name].at if name in rounds else ()
@@ -111,5 +116,5 @@ def _is_round_by_another_name(rounds: Mapping[str, CurveBand], sizes: Mapping[st
 
 
 def _moves(bands: Mapping[str, CurveBand]) -> bool:
-    """Return whether a band has at least two different positions; over time, a simulated fleet may have one."""
+    """Return whether a curve has at least two different abscissas; over time, a simulated fleet may have only one."""
     return any(len(each.at) > 1 and each.at[-1] > each.at[0] for each in bands.values())

@@ -20,7 +20,7 @@ from netdfl.study.cells import CellResult
 
 WARNED = ("collapsed", "diverged")
 SHARES = ("deadlock", "stalled", "not_passed", "died", *WARNED)
-"""Figures that are 0 or 1 in a cell, and so a share over several cells."""
+"""Figures that are 0 or 1 in a single run, and therefore a share over several runs."""
 PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accuracy"}) | PERCENTAGES
 """Figures from 0 to 1 that tables and plots show as percentages; CSV files have them as numbers."""
 BYTES = frozenset({"bytes_sent"})
@@ -41,7 +41,7 @@ def words(name: str) -> str:
 
 
 def figures_of(ran: CellResult) -> dict[str, float]:
-    """Return the figures of a cell that left a result.
+    """Return the figures of a run that left a result.
 
     From `result.json`: test_accuracy, test_loss, train_loss, consensus_distance, weight_sum, bytes_sent, duration_s,
     virtual_duration_s. `lost`, `undeliverable`, `late`, `duplicate`, `refused` and `unfinished` are shares of the
@@ -121,7 +121,7 @@ def _metrics(path: Path) -> dict[str, float]:
 
 
 def _missing(path: Path) -> dict[str, float]:
-    """Return the mean number of neighbors whose message a node lacked at a round's end."""
+    """Return the figure `missing`: the mean number of neighbors whose message a node lacked at a round's end."""
     rounds = sum(row["name"] == "round_s" for row in rows(path, "metrics"))
     missing = sum(len(row["details"]["awaited"]) for row in rows(path, "events") if row["kind"] == "missing")
     return {"missing": missing / rounds} if rounds else {}

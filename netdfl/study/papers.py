@@ -128,7 +128,10 @@ _BY_TRIAL: Methods = {
     "fedlesam_d": {"lr": 0.05, "rho": 0.01},
     "fedsynsam": {"lr": 0.5, "rho": 0.05},
 }
-"""The best of six settings on images held out of the training set, found by `scenarios/studies/tuning_003.yaml`."""
+"""Parameters of methods for which tuning found them: the best of six settings on images held out of the training set.
+
+The search is `scenarios/studies/tuning_003.yaml`.
+"""
 
 
 def _with(methods: Methods, more: Methods) -> Methods:
@@ -190,14 +193,17 @@ TOPOLOGIES: Mapping[str, Params] = {
 }
 """Topologies by printed name.
 
-Weights are not stated: Metropolis where links work both ways, else equal shares of a sender's.
+The papers do not state the weights: Metropolis where links work both ways, else equal shares of a sender's model.
 """
 
 FREE_CHOICE: Mapping[str, Params] = {"dfedsgpsm_s": {"kind": "full"}}
-"""Methods that choose their receivers themselves, with the graph to choose from."""
+"""Methods whose nodes choose their receivers themselves, each with the graph of possible receivers."""
 
 STABLE_BETA: Mapping[str, float] = {"ring": 0.4, "grid": 0.2, "exponential": 0.5, "full": 0.9}
-"""The largest beta of the papers' search set with which Ole is stable on a static graph; none is printed."""
+"""The largest beta, of the values that the papers searched, with which Ole is stable on a static graph.
+
+The papers print no beta.
+"""
 
 COMPRESSORS: Mapping[str, Params | None] = {
     "none": None,
@@ -231,7 +237,7 @@ VARIANTS: Mapping[tuple[str, str], Methods] = {
         for x in (100, 1000, 10000)
     },
 }
-"""The parameters that a row varies, by table and printed note, for each method."""
+"""The parameters by which a row of a table differs, for each method, by table and printed note."""
 
 NOT_HELD: Mapping[str, str] = {
     "CINIC-10": "netdfl has no dataset CINIC-10: it is in no package that netdfl fetches from"

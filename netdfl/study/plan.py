@@ -1,4 +1,4 @@
-"""The plan of a sweep: a scenario, cases, varied values and seeds, from the command line or a study's file."""
+"""The plan of a sweep: a scenario, cases (named overrides), varied values and seeds, from options or a study's file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from netdfl.scenario.model.fields import Strict
 
 SCHEMA = "netdfl/study/1"
 Values = tuple[tuple[str, str], ...]
-"""Varied values: pairs of a path, or a name, and its value as text."""
+"""Varied values: pairs of a path of the scenario, or a name, and the value as text."""
 Cases = dict[str, dict[str, object]]
 
 
@@ -63,7 +63,7 @@ class StudyFile(Strict):
 
 @dataclass(frozen=True)
 class GridPlan:
-    """A grid that is ready to run.
+    """A grid of runs that is ready to be run.
 
     Attributes:
         name: the name of the grid.
@@ -102,7 +102,10 @@ class Cell:
 
 
 def cells_of(plan: GridPlan, first_seed: int, shared: Sequence[str] = ()) -> Iterator[Cell]:
-    """Yield every cell of a grid, with seeds from `first_seed` on; the `shared` overrides precede a cell's own."""
+    """Yield all cells (single runs) of a grid, with seeds from `first_seed` on.
+
+    The overrides in `shared` come before a cell's own ones.
+    """
     for case, sets in plan.cases.items():
         for combination in product(*plan.vary.values()):
             values = tuple(zip(plan.vary, combination, strict=True))
@@ -133,7 +136,7 @@ def split_values(text: str) -> list[str]:
 
 
 def each_value(path: str, values: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the overrides for a varied path: a list with one override for each value, by the value's text."""
+    """Return, for each value of a varied path, the overrides that set it: a list with the one override `path=value`."""
     return {value: [f"{path}={value}"] for value in values}
 
 

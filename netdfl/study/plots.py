@@ -20,9 +20,9 @@ COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", ":")
 TRUE_TYPE = 42
-"""The number by which matplotlib's settings choose TrueType fonts."""
+"""The value of matplotlib's settings that chooses TrueType fonts."""
 APART = 0.006
-"""The distance of two lines at one value of x, as a share of x's range, so that equal lines show side by side."""
+"""The distance between lines at one value of x, as a share of x's range; so even equal lines are seen side by side."""
 BESIDE = 0.6
 """The share of a category's width over which its points are spread."""
 PlotLines = dict[str, list[tuple[str, Estimate]]]
@@ -149,7 +149,7 @@ def name_of(case: str, values: Values) -> str:
 
 
 def _speaks(path: str, value: str) -> bool:
-    """Return whether a value is clear without its key, such as the name of an algorithm or graph."""
+    """Return whether a value needs no key beside it, such as the name of an algorithm or graph."""
     named = path.rpartition(".")[2] in ("name", "kind") or "." not in path
     return named and is_word(value)
 

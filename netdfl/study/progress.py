@@ -1,4 +1,4 @@
-"""The progress of a study, for `netdfl study DIR`, while it runs or afterwards.
+"""The progress of a study, as `netdfl study DIR` shows it while the study runs or afterwards.
 
 A sweep or a reproduction writes a plan beside its runs: its cells, and the directory of each cell's run. All else is
 read from the runs, so that the process that makes them need not be asked.
@@ -26,14 +26,14 @@ from netdfl.study.runners.base import path_beside
 SCHEMA = "netdfl/progress/1"
 FILE = "study.json"
 TABLES = "studies"
-"""The folder, beside published tables, that holds their plans."""
+"""The folder, beside the published tables, in which their plans are stored."""
 LOOK_S = 2.0
 State: TypeAlias = Literal["finished", "failed", "running", "queued"]
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """The cells of one grid or table, with the names of their runs.
+    """The cells (single runs) of one grid or published table, with the names of their run directories.
 
     Attributes:
         name: the name of the grid or table.
@@ -115,7 +115,7 @@ def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
 
 @dataclass(frozen=True)
 class CellState:
-    """The state of one cell.
+    """The state of one cell, which is one run of a study.
 
     Attributes:
         cell: the cell.
@@ -134,7 +134,7 @@ class CellState:
 
 @dataclass(frozen=True)
 class StudyState:
-    """The states of all cells of a plan."""
+    """The states of all cells (single runs) of a plan."""
 
     plan: StudyPlan
     cells: Sequence[CellState] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Values of a grid that no cell can be run with, and how a key is given to those parts alone that have it."""
+"""The refusal of varied values with which no run of a grid is valid, and advice on keys that only some parts have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from netdfl.study.cells import CellResult
 from netdfl.study.plan import Cell
 
 MOST_FORMS = 8
-"""The most forms of a part that are written out."""
+"""The most parts of a scenario that an error message writes out in full."""
 _UNKNOWN = re.compile(r"--set (?P<override>(?P<part>[\w.]+)\.(?P<key>\w+)=.*?): unknown key ")
 _WORD = re.compile(r'"(?!(?:true|false|null)")([A-Za-z_]\w*)"')
 Refused = Mapping[Cell, str]
@@ -44,7 +44,13 @@ def check_values(looked: Sequence[CellResult], cells: Sequence[Cell], scenario: 
 
 
 class _Foreign(NamedTuple):
-    """A key that only some of the varied parts have: `rho` of `algorithm`, by the override `algorithm.rho=0.1`."""
+    """A key that only some of the varied parts have, such as `rho`, which not every algorithm has.
+
+    Attributes:
+        override: the override that sets it: `algorithm.rho=0.1`.
+        part: the part: `algorithm`.
+        key: the key: `rho`.
+    """
 
     override: str
     part: str
@@ -52,7 +58,10 @@ class _Foreign(NamedTuple):
 
 
 def _remedy(text: str, cells: Sequence[Cell], refused: Refused, scenario: Path) -> str:
-    """Return how to give the key that `text` refuses to those that have it; empty if none has it."""
+    """Return advice on how to set a key only for the parts that have it; empty if no part has it.
+
+    `text` is the error message that refuses the key in the cells `refused`.
+    """
     match = _UNKNOWN.match(text)
     able = [cell for cell in cells if cell not in refused]
     if match is None or not able:
@@ -88,7 +97,10 @@ def _in_one(found: _Foreign, having: str, cells: Sequence[Cell], refused: Refuse
 
 
 def _form(cell: Cell, found: _Foreign, without: bool, scenario: Path) -> str:
-    """Return the keys of a cell's part that its scenario and overrides name, as they are written in one line."""
+    """Return the keys of a part, as the cell's scenario and overrides write them, in one line of YAML.
+
+    `without` leaves out the key `found`.
+    """
     key = f"{found.part}.{found.key}="
     named: object = load(scenario, [each for each in cell.sets if not (without and each.startswith(key))])
     for name in found.part.split("."):

@@ -67,7 +67,7 @@ class Reproduction:
 
 @dataclass
 class _FigureRuns:
-    """The runs for one published number: its cells, or the reason why there are none, and results so far."""
+    """The runs for one published number: the cells to run, or the reason why there are none, and the results so far."""
 
     trial: FigureSetup
     rounds_of_paper: int | None = None
@@ -177,9 +177,9 @@ def _work(trial: FigureSetup, request: Reproduction) -> _FigureRuns:
 def _look(
     works: Sequence[_FigureRuns], request: Reproduction, folder: Path, book: _TableState
 ) -> tuple[list[CellResult], list[CellJob]]:
-    """Return the existing runs of `works`, and the runs to be made, each only once; note the users of each in `book`.
+    """Return results of the runs that exist, and jobs for the runs that have to be made, each only once.
 
-    One cell may serve several published numbers, whose scenario file and overrides are the same.
+    One run may serve several published numbers with the same scenario file and overrides; `book` gets a note of them.
     """
     by_file: dict[Path, dict[tuple[str, ...], Cell]] = {}
     for work in works:
@@ -212,7 +212,7 @@ def _missing(load_data: Callable[..., object], params: str, root: Path) -> str:
 
 @dataclass
 class _TableState:
-    """The state of a reproduced table, in memory and on disk."""
+    """The state of a table that is being reproduced, in memory and on disk."""
 
     request: Reproduction
     paper: str
@@ -250,7 +250,7 @@ class _TableState:
         return self.out / name
 
     def write(self) -> Comparison:
-        """Write the table and return it; rows of cells outside this call stay the same."""
+        """Write the table and return it. Rows outside this call's request stay as earlier calls wrote them."""
         rows = {work.trial.label: work.row for work in self.works}
         both = [rows.get(trial.label) or self.earlier.get(trial.label) for trial in self.every]
         found = tuple(row for row in both if row is not None)
@@ -260,7 +260,7 @@ class _TableState:
 
     @cached_property
     def _known(self) -> Mapping[str, ComparisonRow]:
-        """The rows that the last call wrote, by cell."""
+        """The rows that the last call wrote, by the label of their cell."""
         try:
             table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
             rows = table["rows"] if table["schema"] == SCHEMA else []
@@ -271,7 +271,7 @@ class _TableState:
 
     @cached_property
     def earlier(self) -> Mapping[str, ComparisonRow]:
-        """The rows of cells outside this call, without those whose scenario has changed."""
+        """The rows of cells that are not part of this call's request, if their scenario has not changed since."""
         asked = {work.trial.label for work in self.works}
         rows = {trial: self._known[trial.label] for trial in self.every if trial.label in self._known.keys() - asked}
         return {trial.label: row for trial, row in rows.items() if all(self._run_holds(run, trial) for run in row.runs)}

@@ -1,4 +1,4 @@
-"""Cells that can be resumed after an interruption: which cells write checkpoints, and how often.
+"""Runs of a study that can be resumed after an interruption: which ones write checkpoints, and how often.
 
 A simulated run's checkpoint has all its local rounds so far (`netdfl.worlds.simulated.replay`), so that a resumed run
 equals one that was never interrupted. Checkpoints are an option of the run, not of the cell, and so do not change the
@@ -28,7 +28,7 @@ from netdfl.training.classification import Classification
 from netdfl.training.drawing import aside
 
 PARTS = 20
-"""The smallest number of checkpoints of a run; a run with fewer rounds has fewer."""
+"""The smallest number of checkpoints in a run; a run with fewer rounds has one after each."""
 MOST_HELD = 256 * 2**20
 """The most bytes of local rounds, of all nodes together, that may wait in memory for the next checkpoint."""
 
@@ -36,7 +36,8 @@ MOST_HELD = 256 * 2**20
 def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int, manner: Manner = "whole") -> int:
     """Run the cell in the directory `path`, from its checkpoints if it left any; return its exit code.
 
-    `jobs` runs share the disk. With 0, nothing is kept of an interrupted run, so no checkpoint is written.
+    `jobs` is the number of runs that share the disk; with 0, interrupted runs are not stored, so that no checkpoint is
+    written.
 
     Raises NetdflError.
     """
@@ -99,7 +100,7 @@ def _is_simulated(scenario: Scenario) -> bool:
 
 
 def _bytes_per_round(scenario: Scenario) -> int:
-    """Return the bytes on disk that one local round of all nodes takes, estimated from the nodes' first state."""
+    """Return the bytes on disk that one local round of all nodes takes, estimated from a node's first state."""
     blueprint = Blueprint.of(scenario)
     task = blueprint.problem.task(0, "cpu")
     assert isinstance(task, Classification)

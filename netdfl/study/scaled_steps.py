@@ -1,4 +1,7 @@
-"""DFedSGPSM with steps scaled by w, which docs/studies/push_sum_weights.md compares with the printed method."""
+"""DFedSGPSM with steps scaled by the push-sum weight w, for a comparison with the printed method.
+
+The comparison is `docs/studies/push_sum_weights.md`.
+"""
 
 from __future__ import annotations
 

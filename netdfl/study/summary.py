@@ -1,4 +1,4 @@
-"""The summary of cells by grid point: means with 95 % confidence intervals, written as tables.
+"""The summary of a sweep's runs by grid point: means with 95 % confidence intervals, written as tables.
 
 Differences between points are tested by paired t-tests over seeds, corrected by Holm's method.
 """
@@ -26,15 +26,15 @@ _T = (
 )  # fmt: skip
 _Z = 1.96
 USUAL = 0.95
-"""The confidence of intervals, unless a caller asks for another one."""
+"""The confidence of intervals, as a share, unless a caller asks for another one."""
 LEAST = 2.0**-52
 
 
 class Estimate(NamedTuple):
-    """A mean over some cells and its confidence interval, of 95 % unless another confidence was asked for.
+    """A mean over some runs and its confidence interval, of 95 % unless another confidence was asked for.
 
     Attributes:
-        cells: the number of cells.
+        cells: the number of runs.
         mean: the mean.
         low: the lower end of the interval.
         high: the upper end of the interval.
@@ -47,14 +47,14 @@ class Estimate(NamedTuple):
 
 
 class GridPoint(NamedTuple):
-    """A point of the grid: all its cells differ only in the seed.
+    """A point of a grid: the cells (single runs) that differ only in the seed.
 
     Attributes:
-        case: the name of its case.
-        values: its varied values.
-        num_failed: the number of failed cells.
-        figures: the values of each figure in the other cells.
-        by_seed: the figures of each of these cells by seed.
+        case: the name of their case.
+        values: their varied values.
+        num_failed: the number of failed runs.
+        figures: the values of each figure in the other runs.
+        by_seed: the figures of each of these runs by seed.
     """
 
     case: str
@@ -100,7 +100,7 @@ def estimate_log(numbers: Sequence[float], confidence: float = USUAL) -> Estimat
 
 
 def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: float = USUAL) -> Estimate | None:
-    """Return the estimate of one figure at a point; None if no cell has it. Intervals of shares are always of 95 %."""
+    """Return the estimate of one figure at a point; None if no run has it. Intervals of shares are always of 95 %."""
     numbers = point.figures.get(name, ())
     if not numbers:
         return None
@@ -110,14 +110,14 @@ def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: flo
 
 
 def within(found: Estimate, name: str) -> Estimate:
-    """Return `found` with an interval that contains only possible values: an accuracy lies between 0 and 1."""
+    """Return `found` with its interval cut to possible values: an accuracy, for example, lies between 0 and 1."""
     if name not in PERCENT:
         return found
     return found._replace(low=min(found.mean, max(0.0, found.low)), high=max(found.mean, min(1.0, found.high)))
 
 
 def points_of(ran: Sequence[CellResult]) -> list[GridPoint]:
-    """Group cells by grid point, in the order of the grid."""
+    """Group results of runs by grid point, in the order of the grid."""
     grouped: dict[tuple[str, Values], list[CellResult]] = {}
     for each in ran:
         grouped.setdefault((each.cell.case, each.cell.values), []).append(each)
@@ -175,7 +175,7 @@ def deviation_of(point: GridPoint, name: str) -> float | None:
 
 
 LEVEL = 0.05
-"""The probability, over all pairs tested for one figure, that a difference is wrongly said to hold."""
+"""The accepted probability that at least one difference, of all pairs tested for a figure, is wrongly called real."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def holm_corrected(p: Sequence[float]) -> list[float]:
 
 
 def _apart(a: GridPoint, b: GridPoint) -> int:
-    """Return the number of respects in which two points differ."""
+    """Return in how many respects (case, varied values) two points differ."""
     return (a.case != b.case) + sum(x != y for x, y in zip(a.values, b.values, strict=True))
 
 
@@ -261,7 +261,7 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
 
 
 def paired_t(apart: Sequence[float]) -> float:
-    """Return the two-sided p-value of Student's t-test that the mean of these differences is 0."""
+    """Return the two-sided p-value of Student's t-test of the hypothesis that the mean of these differences is 0."""
     from scipy.special import stdtr
 
     count = len(apart)

@@ -101,7 +101,7 @@ def sweep(
 
 
 class _Grid(NamedTuple):
-    """The cells of a plan.
+    """The cells (single runs) of a plan.
 
     Attributes:
         plan: the plan.
@@ -119,7 +119,7 @@ class _Grid(NamedTuple):
 
 
 def as_progress(grid: _Grid, jobs: int) -> StudyPlan:
-    """Return the plan of a grid's cells that `netdfl study` reads."""
+    """Return the plan of a grid's cells in the form that `netdfl study` reads."""
     paths = {each.cell: each.path.name for each in grid.known} | {job.cell: job.path.name for job in grid.waiting}
     plan, cells = grid.plan, {cell: paths[cell] for cell in grid.cells}
     folder, table = grid.out / "cells", grid.out / "table.md"
@@ -169,10 +169,11 @@ def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]
 
 
 def _first_seed(plan: GridPlan, sets: Sequence[str]) -> int:
-    """Return the seed of the plan's scenario with these overrides.
+    """Return the seed of the plan's scenario under the overrides `sets`.
 
-    Some may fit a case or a varied part alone: the first cell that takes them decides. Where none does, the seed is
-    without meaning if the cells are refused by reasons of their own. Raises InputError for a reason that all share.
+    An override may fit only one case or one varied part; so the seed is taken from the first cell that accepts them
+    all. If none does, and the cells are refused for different reasons, the result is 0. Raises InputError for a reason
+    that all cells share.
     """
     try:
         return load(plan.scenario, sets).seed
@@ -253,7 +254,10 @@ def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan
 
 
 def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -> list[str]:
-    """Return the figures for tables: those that are plotted, or the usual figures, if they are not always 0."""
+    """Return the names of the figures for tables, without those that are 0 in every run.
+
+    They are the figures that are plotted or, if none is, the usual ones.
+    """
     asked = dict.fromkeys(drawn.y for drawn in figures)
     known = {name for point in points for name, values in point.figures.items() if any(values)}
     return [name for name in (asked or [*_own(points), *SHOWN]) if name in known]

@@ -33,7 +33,7 @@ LESS = frozenset({"test_loss", "train_loss", "error", "bytes_sent", "virtual_dur
 nothing is marked. The consensus distance is not included, as a method that trains less in a round keeps its
 models closer."""
 COUNTED = {*SHARES, "bytes_sent", "rounds"}
-"""Figures that are equal for many pairs of methods, and so do not show that two methods are one."""
+"""Figures that are often equal for different methods, so that equal ones do not show that two are the same."""
 _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
 _SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 TEST = (
@@ -50,14 +50,20 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class SweepTable:
-    """The table of a sweep: its points, its figures, and those figures that are averaged by their logarithm."""
+    """The table of a sweep.
+
+    Attributes:
+        points: the points of the grid, one row each.
+        names: the figures, one column each.
+        logs: the figures that are averaged by their logarithm.
+    """
 
     points: Sequence[GridPoint]
     names: Sequence[str]
     logs: frozenset[str]
 
     def found(self, name: str) -> list[PairedDifference]:
-        """Return the tested differences in one figure."""
+        """Return the differences between points in the figure `name`, with the results of their tests."""
         return differences(self.points, name, log=name in self.logs)
 
     def best(self, name: str) -> set[int]:
@@ -86,7 +92,7 @@ class SweepTable:
         return f"{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
 
     def alike(self) -> list[str]:
-        """Return a sentence for each two points with equal figures for every seed, as they are probably one method."""
+        """Return a sentence for every two points whose figures are equal for every seed: probably one method."""
         pairs = [(a, b) for a, b in combinations(self.points, 2) if self._equal(a, b)]
         return [
             f"{called(b)} and {called(a)} are equal in every figure of the table, seed by seed: what is set for both "
@@ -145,7 +151,7 @@ class SweepTable:
                 console.print(line, markup=False, highlight=False)
 
     def _told(self, name: str) -> list[str]:
-        """Return a sentence for each difference in a figure that holds; if none does, a sentence that says so."""
+        """Return a sentence for each significant difference in a figure; if none is, a sentence that says so."""
         found = self.found(name)
         held, tested = [each for each in found if each.holds], [each for each in found if each.tested]
         if held or not tested:
@@ -158,7 +164,7 @@ class SweepTable:
         return [estimates(point, name, log=name in self.logs) for point in self.points]
 
     def _varied(self) -> list[str]:
-        """Return the headings of the columns that identify a point."""
+        """Return the headings of the columns that tell points apart: the case, if points have one, and varied keys."""
         names = [heading_of(name) for name, _ in self.points[0].values] if self.points else []
         return [*(["case"] if any(point.case for point in self.points) or not names else []), *names]
 
@@ -167,9 +173,9 @@ class SweepTable:
         return [point.case or "-", *values] if "case" in self._varied() else values
 
     def _rows(self, write: Callable[[str, str, str], str], bold: str) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield each point's label, and its cells formatted by `write`.
+        """Yield each point's label, and its row: the number of runs, and each figure as formatted by `write`.
 
-        Cells that are best are put into the format `bold`.
+        Figures that are best are put into the format `bold`.
         """
         for index, point in enumerate(self.points):
             found = {name: self._estimates(name)[index] for name in self.names}
@@ -189,7 +195,7 @@ class SweepTable:
         return number(name, found.mean), deviation, f"{number(name, found.low)} to {number(name, found.high)}"
 
     def _notes(self) -> list[str]:
-        """Return sentences on the meaning of single columns."""
+        """Return the sentences below the table that explain single columns."""
         logs = [words(name) for name in self.names if name in self.logs]
         notes = [f"Of {' and '.join(logs)} the geometric mean, without a deviation."] if logs else []
         return ["Test accuracy is that of the average model."] * ("test_accuracy" in self.names) + notes
@@ -234,7 +240,7 @@ def called(point: GridPoint) -> str:
 
 
 def runs(point: GridPoint, found: Sequence[Estimate | None]) -> str:
-    """Return a text with the numbers of counted and failed runs at a point."""
+    """Return the number of runs at a point whose figures count, with the number of failed ones, as text."""
     count = max((each.cells for each in found if each is not None), default=0)
     return f"{count} ({point.num_failed} failed)" if point.num_failed else f"{count}"
 

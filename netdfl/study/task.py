@@ -20,13 +20,13 @@ from netdfl.study.keeping import FINISHED, MOST_CPU_S, Manner
 from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
 
 GRACE_S = 60
-"""CPU seconds between the limit, where SIGXCPU ends the process and names the limit, and SIGKILL."""
+"""CPU seconds between the limit, at which SIGXCPU ends the process with a message, and SIGKILL."""
 
 
 def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
-    """Make the run, write its exit code to a file beside it, and end this process with that code.
+    """Make the run, write its exit code to a file beside its directory, and end this process with that code.
 
-    `jobs` runs share the disk. With 0, nothing is kept of an interrupted run.
+    `jobs` is the number of runs that share the disk; with 0, an interrupted run is not stored.
     """
     code, path = BROKE, order.path
     try:

@@ -1,4 +1,4 @@
-"""The runs that measure a printed number, or the reason why there are none.
+"""The runs that measure a number printed in a paper, or the reason why there are none.
 
 The numbers in the papers' tables are data: `tables.csv` has a row for each, as printed, with misprints named in
 `notes`.
@@ -114,7 +114,7 @@ def trials(figures: Sequence[PublishedFigure]) -> list[FigureSetup]:
 
 
 def _parts(figure: PublishedFigure) -> tuple[str, ...]:
-    """Return the parts of a cell's label. The graph is included if a method may be run on several."""
+    """Return the parts of the label of a number's cell; the graph is one if a method may be run on several graphs."""
     graph = figure.topology.removeprefix("server, ").partition(",")[0].partition(" (")[0]
     graph = graph if figure.topology in _NAMED_GRAPHS else ""
     row = figure.notes.removeprefix("equal-compute ").partition(":")[0] if _variant(figure) else ""
@@ -140,7 +140,10 @@ def _trial(figure: PublishedFigure, label: str) -> FigureSetup:
 
 
 def _resolve(figure: PublishedFigure) -> tuple[str, tuple[str, ...]]:
-    """Return the scenario file and overrides of a figure. Raises KeyError with the reason if there are none."""
+    """Return the scenario file and overrides that measure a printed number.
+
+    Raises KeyError, with the reason, if it can't be measured.
+    """
     for known in (papers.NOT_HELD.get(figure.dataset), papers.NOT_MEASURED.get(figure.metric)):
         if known:
             raise KeyError(known)
@@ -190,7 +193,7 @@ def _matches(trial: FigureSetup, glob: str) -> bool:
 
 
 def _names(label: str) -> Iterator[str]:
-    """Yield the label, and every run of its parts between slashes."""
+    """Yield the label, and every sequence of neighboring parts of it: for `a/b/c` also `a/b`, `b/c`, `a`, `b`, `c`."""
     parts = label.split("/")
     yield from ("/".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
 

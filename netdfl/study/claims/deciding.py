@@ -1,4 +1,7 @@
-"""The testing of claims: paired differences over seeds, Student's t, corrected by Bonferroni and Holm."""
+"""The tests of claims: paired differences over seeds by Student's t, with corrections of Bonferroni and Holm.
+
+A claim is tested after certain numbers of seeds; each such test is called a look.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ Gains: TypeAlias = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Decision:
-    """The state of one claim.
+    """The decision on one claim so far.
 
     Attributes:
         word: the verdict.
@@ -39,7 +42,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class _Tests:
-    """The p-values of one claim, corrected for its number of looks.
+    """The p-values of one claim, corrected for the number of looks (tests after certain numbers of seeds).
 
     Attributes:
         direction: the smallest p-value of the hypothesis that the methods are equal.

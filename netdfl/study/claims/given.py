@@ -22,23 +22,34 @@ from netdfl.study.trials import FigureSetup, published, scenario_of, trials
 LESS = ("gap", "rounds_to_")
 """The beginnings of the names of figures for which a smaller value is better."""
 DISTILLING = ("dynafed_synonly", "fedsynsam")
-"""Methods that change their behavior after 25 or 30 rounds; the short run that proves one has both phases."""
+"""Methods that change their behavior after 25 or 30 rounds; their short test run is long enough for both phases."""
 WORLD = "world.kind=simulated"
 
 
 class Instead(Strict):
-    """A cheaper setting in which a claim is tested in place of the paper's own: a description, and overrides."""
+    """A cheaper setting in which a claim is tested in place of the paper's own.
+
+    Attributes:
+        on: the setting in words.
+        sets: the overrides of the scenario that make it.
+    """
 
     on: str
     sets: list[str]
 
 
 class Claim(Strict):
-    """A claim that the method of cell `better` exceeds the method of cell `worse` in `figure`.
+    """A claim of a paper: one method is better than another in some figure.
 
-    `paper` is the paper's number. `better` and `worse` are labels of cells in its table, and `sets` are overrides of
-    both cells. `figure` is mean_last_5, best or last (of the average model's test accuracy), gap, or rounds_to_96 and
-    the like.
+    Attributes:
+        says: the claim in words.
+        paper: the paper's number.
+        table: the paper's table.
+        figure: mean_last_5, best or last (of the average model's test accuracy), gap, or rounds_to_96 and the like.
+        better: the label of the better method's cell in that table.
+        worse: the label of the worse method's cell.
+        sets: overrides of the scenario for both cells.
+        instead: a cheaper setting in which the claim is tested; None: the paper's own.
     """
 
     says: str
@@ -67,12 +78,20 @@ class Claim(Strict):
         return -gain if self.fewer else gain
 
     def setup(self, label: str) -> FigureSetup:
-        """Return the cell setup with this label from the claim's table."""
+        """Return the scenario and overrides of the cell with this label, in the claim's table."""
         return _setups(self.paper, self.table)[label]
 
 
 class Rule(Strict):
-    """All claims, and the rule that decides them, as read from `claims.yaml`."""
+    """All claims, and the rule by which they are decided, as read from `claims.yaml`.
+
+    Attributes:
+        level: the corrected p-value below which a claim is decided.
+        looks: the numbers of seeds after which a claim is tested.
+        budget: the CPU time for all runs, as text.
+        proof_rounds: the number of rounds of the short run that shows whether a method's results have changed.
+        claims: the claims by name.
+    """
 
     schema_: Literal["netdfl/claims/1"] = Field(alias="schema")
     level: float = Field(gt=0, lt=1)
@@ -83,7 +102,7 @@ class Rule(Strict):
 
     @property
     def budget_s(self) -> float:
-        """The CPU time in seconds that all cells may take together."""
+        """The CPU time in seconds that all runs for the claims may take together."""
         return parse_time_ns(self.budget) / NS_PER_S
 
 
@@ -108,7 +127,7 @@ class WantedCell:
         return Cell(self.label, (), seed, (*self.sets, f"seed={seed}"))
 
     def proof(self, rounds: int) -> Cell:
-        """Return a short version of this run, by which a change of the code's results is detected."""
+        """Return a short version of this run, which shows whether the code still computes the same numbers."""
         warm = (f"algorithm.warmup_rounds={rounds // 2}",) if self.method in DISTILLING else ()
         return Cell(self.label, (), 0, (*self.sets, *warm, f"rounds={rounds}", "seed=0"))
 

@@ -1,4 +1,4 @@
-"""The table of claims in `docs/reproduction.md`, generated from the committed rows."""
+"""The table of claims on the page `docs/reproduction.md`, made from the committed results of runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _row(study: ClaimStudy, name: str, claim: Claim, decision: Decision) -> Iter
 
 
 def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
-    """Return the CPU time that a claim's rows took and, if the claim is open, the time of its next look."""
+    """Return, as text, the CPU time that a claim's runs took and, if it is open, the time that its next test needs."""
     spent = f"{study.cost_s(name) / 60:.0f} min"
     seeds = study.next_seeds({name: decision}).get(name)
     if seeds is None:
@@ -61,7 +61,7 @@ def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
 
 
 def filled(text: str, study: ClaimStudy) -> str:
-    """Return a page's `text` with the table inserted between its marks. Raises InputError if it has no marks."""
+    """Return the `text` of a page with the table of claims between its marks. Raises InputError without marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,7 +1,7 @@
-"""The results of finished cells as small files, one row each, for a person to commit.
+"""The results of finished runs for claims as small files, one row each, for a person to commit.
 
-ROWS/<cell>.json is one run. ROWS/proofs/<key>.json is a proof: the event log of a short run of one method, made by the
-present code.
+ROWS/<cell>.json is one run. ROWS/proofs/<key>.json is a proof: the hash of the event log of a short run of one method,
+made by the present code.
 
 A row counts while the proof of its method still has the event log that it had when the row was made. Training, mixing
 and compression may have changed by then, but not the numbers that they compute. Event logs of training depend on how a
@@ -30,16 +30,32 @@ from netdfl.study.claims.given import WantedCell
 _Form = TypeVar("_Form", "CellRow", "Proof")
 SCHEMA = "netdfl/row/1"
 COMPUTING = ("algorithms", "compression", "mixing", "training")
-"""The packages whose changes call for new proofs."""
+"""The packages in which a change of the code makes new proofs (short test runs) necessary."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellRow:
-    """The result of one finished run.
+    """The result of one finished run for a claim.
 
-    Accuracies are shares; `course` has the average model's accuracy for each round. `proof` is the hash of the event
-    log of the short run of its method, and `arithmetic` identifies how its machine rounds. `partition` is a hash of the
-    label counts by client.
+    Attributes:
+        cell: the label of the run's cell in the paper's table.
+        file: the scenario file.
+        method: the method's name.
+        sets: the overrides of the scenario.
+        seed: the seed.
+        rounds: the number of rounds.
+        verdict: the verdict of the run.
+        course: the average model's test accuracy in each round, as a share.
+        train_accuracy: its accuracy on the training data, as a share.
+        partition: a hash of the label counts by client.
+        event_log_hash: the hash of the run's event log.
+        arithmetic: identifies how the machine rounds.
+        proof: the hash of the event log of the method's short test run, made by the same code.
+        commit: the commit of netdfl's source.
+        cpu_s: the CPU time in seconds.
+        bytes_sent: the bytes of all messages.
+        versions: the versions of packages.
+        schema: the version of this form.
     """
 
     cell: str
@@ -86,7 +102,7 @@ class CellRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The proof of one method, by a short run of it.
+    """The proof of one method: a short run of it, whose event log shows whether the code computes the same numbers.
 
     Attributes:
         file: the scenario file.
@@ -115,7 +131,7 @@ class Proof:
 
 
 def row_name(file: str, sets: tuple[str, ...]) -> str:
-    """Return the file name of a cell's row."""
+    """Return the file name of the row about a run with this scenario file and these overrides."""
     return sha256("\n".join((file, *sets)).encode()).hexdigest()[:16]
 
 
@@ -139,7 +155,10 @@ class RowFolder:
         return {proof.name: proof for proof in _read(self.path / "proofs", Proof, ("sets",))}
 
     def counted(self) -> dict[str, CellRow]:
-        """Return the rows that still count: the proof of their method has the same event log as when they were made."""
+        """Return the rows that still count.
+
+        These are rows whose method's short test run still has the event log that it had when the row was made.
+        """
         proofs = self.proofs()
         logs = {name: proof.event_log_hash for name, proof in proofs.items()}
         return {
@@ -215,7 +234,7 @@ def proof_of_run(wanted: WantedCell, ran: CellResult) -> Proof:
 
 @cache
 def computing_code() -> str:
-    """Return a hash of the source code of training, mixing and compression."""
+    """Return a hash of the source code on which computed numbers depend: training, mixing, compression, algorithms."""
     found = sha256()
     for package in COMPUTING:
         for file in sorted((PACKAGE / package).rglob("*.py")):

@@ -1,4 +1,7 @@
-"""The background work that runs cells until all claims are decided or the budget is spent."""
+"""The background work that makes runs until all claims are decided or the budget is spent.
+
+A claim is tested after certain numbers of seeds; each such test is called a look.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ from netdfl.study.progress import FILE, StudyPlan
 from netdfl.study.reproduce import SCENARIOS, missing_data
 
 Method: TypeAlias = tuple[str, str]
-"""The name of a scenario file and a method; each such pair has its own proof."""
+"""A scenario file and a method, by their names; each such pair has its own proof (short test run)."""
 
 
 @dataclass
 class ClaimStudy:
-    """The claims, with the rows made for them so far."""
+    """The claims, with the results of runs made for them so far."""
 
     rule: Rule
     rows: RowFolder
@@ -71,7 +74,7 @@ class ClaimStudy:
         return sum(row.cpu_s for row in rows) + sum(proof.cpu_s for proof in proofs)
 
     def estimate_s(self, wanted: WantedCell) -> float | None:
-        """Return the estimated CPU time in seconds of one run; None if no other seed and no proof has run."""
+        """Return the estimated CPU seconds of one run; None if neither another seed nor the short test run has run."""
         alike = [row.cpu_s for row in self.rows.rows().values() if _is_run_of(row, wanted)]
         method = (wanted.file.stem, wanted.method)
         proofs = [each.cpu_s for each in self.rows.proofs().values() if (each.file, each.method) == method]
@@ -80,7 +83,7 @@ class ClaimStudy:
         return fmean(proofs) * load(wanted.file, wanted.sets).rounds / self.rule.proof_rounds
 
     def next_seeds(self, decisions: Mapping[str, Decision]) -> dict[str, range]:
-        """Return the seeds of the next look at each open claim."""
+        """Return, for each open claim, the seeds of its next look (test)."""
         gains = self.gains()
         found = {}
         for name, decision in decisions.items():
@@ -91,7 +94,7 @@ class ClaimStudy:
         return found
 
     def missing(self, name: str) -> Iterator[tuple[WantedCell, int]]:
-        """Yield the runs of a claim's next look that have no valid row, lowest seeds first."""
+        """Yield the runs that a claim's next look (test) needs and that have no valid row, lowest seeds first."""
         counted = self.rows.counted()
         for seed in self.next_seeds(self.decisions()).get(name, ()):
             for wanted in self.cells[name].values():
@@ -99,7 +102,7 @@ class ClaimStudy:
                     yield wanted, seed
 
     def unproved(self, methods: Collection[Method]) -> Iterator[WantedCell]:
-        """Yield the first cell of each of these methods whose proof was not made by the current code."""
+        """Yield a run of each of these methods that has no proof (short test run) made by the current code."""
         proofs, here, seen = self.rows.proofs(), arithmetic(), set()
         for wanted in (each for cells in self.cells.values() for each in cells.values()):
             proof = proofs.get(proof_name(*_method(wanted), here))
@@ -161,10 +164,11 @@ class BackgroundWork:
     failed: set[str] = field(default_factory=set)
 
     def work(self) -> None:
-        """Run cells until all claims are decided, the budget is spent, or no more runs fit into the time.
+        """Make runs until all claims are decided, the budget is spent, or no more runs fit into the time.
 
-        Methods that have rows are proved first, if the code has changed. Then each claim in turn gets the seeds of its
-        next look. Once every claim has had these, the claims that are still open get the seeds of the look after that.
+        If the code has changed, methods that have rows are first proved by short runs. Then each claim in turn gets the
+        seeds of its next look (test). Once every claim has had these, the open claims get the seeds of the look after
+        that.
         """
         self._prove(self.study.methods_here())
         while any([self._look_further(name) for name in self.study.rule.claims]):
@@ -174,13 +178,13 @@ class BackgroundWork:
         self.say(f"{self.study.spent_s() / 3600:.1f} of {self.study.rule.budget_s / 3600:g} h of CPU time are spent")
 
     def _prove(self, methods: Collection[Method]) -> None:
-        """Make the short runs that prove these methods, where they are missing."""
+        """Make the short runs that prove these methods, as far as they are missing."""
         waiting = [each for each in self.study.unproved(methods) if self._proof_name(each) not in self.failed]
         wanted = {each.proof(self.study.rule.proof_rounds): each for each in waiting}
         self._run(wanted, lambda each: self.out / "proofs" / computing_code(), self._proved)
 
     def _look_further(self, name: str) -> bool:
-        """Make the runs of a claim's next look that the budget permits; return whether any succeeded."""
+        """Make the runs of a claim's next look (test) that the budget permits; return whether any succeeded."""
         missing = list(self.study.missing(name))
         self._prove({_method(each) for each, _ in missing})
         left = self.study.rule.budget_s - self.study.spent_s()
@@ -194,7 +198,7 @@ class BackgroundWork:
         return self._run(wanted, lambda each: self.out / "cells" / self._proof(each).event_log_hash[:12], self._ran)
 
     def _fits(self, wanted: WantedCell, cost: float, left: float) -> bool:
-        """Return whether a run may start: its method is proved, and its cost is within the limits and the budget."""
+        """Return whether a run may start: its method is proved, and its `cost` in CPU seconds is within the limits."""
         return self._proved_here(wanted) and cost <= min(left, MOST_CPU_S)
 
     def _run(

@@ -1,1 +1,1 @@
-"""Cycle times of overlays over shared networks: by the max-plus formula, and by simulated fleets for comparison."""
+"""Cycle times (mean times of a round) of overlays over shared networks, by a formula and by simulated fleets."""

@@ -1,4 +1,4 @@
-"""Scenarios of fleets over an overlay: with the delays of the formula, or with core links that messages share."""
+"""Scenarios of fleets over an overlay: with the delays of a formula, or with core links that messages share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Overlay:
 
 
 def by_formula(overlay: Overlay, ways: Ways, num_rounds: int) -> Document:
-    """Return a scenario whose links have the delays of the formula as latencies, and no rates."""
+    """Return a scenario whose links have the delays of a formula (`Ways.delays`) as latencies, and no rates."""
     found = overlay.scenario("by-formula", ways.num_silos, num_rounds, ways.given)
     step = ways.given.step_ns
     if overlay.server:
@@ -86,7 +86,10 @@ def over_shared_lines(overlay: Overlay, silos: Silos, num_rounds: int, given: As
 
 
 def time_of_a_round(document: Mapping[str, object], span: int) -> tuple[Fraction, str]:
-    """Run a scenario; return the mean time in ns of its last `span` rounds, and the bottleneck's name, or no name."""
+    """Run a scenario; return the mean time in ns of its last `span` rounds, and the name of its bottleneck link.
+
+    The name is empty if the run has no bottleneck.
+    """
     with TemporaryDirectory() as folder:
         found = open_run(run(load(dict(document)), out=Path(folder) / "run", page=False).path)
         narrow = (found.result.get("time") or {}).get("bottleneck") or {}

@@ -64,7 +64,7 @@ class Way(NamedTuple):
 
 
 class Ways:
-    """The paths between all silos of a network."""
+    """The paths between all silos of a network, and the delays of links that use them."""
 
     def __init__(self, silos: Silos, given: Assumptions) -> None:
         """Find the path of least length between each two silos."""
@@ -86,9 +86,10 @@ class Ways:
         return {(src, dst): self.delay((src, dst), sent[src], heard[dst]) for src, dst in links}
 
     def delay(self, edge: Edge, sent: int = 1, heard: int = 1) -> int:
-        """Return the delay in ns of a link.
+        """Return the delay in ns of a link from one silo to another.
 
-        The sender has `sent` outgoing links in all, and the receiver has `heard` incoming ones.
+        The sender has `sent` outgoing links in all, and the receiver has `heard` incoming ones; these share an access
+        link.
         """
         given, way = self.given, self.between[edge]
         parts = max(Fraction(max(sent, heard), given.access_bps), Fraction(way.lines, given.core_bps))
@@ -177,7 +178,7 @@ def matchings(edges: Iterable[Edge]) -> list[list[Edge]]:
 
 
 def drawn_rounds(of: Sequence[Sequence[Edge]], num_rounds: int, share: float = 0.5, seed: int = 0) -> list[list[Edge]]:
-    """Return the edges of each round: each matching in `of` takes part with probability `share`, at least one a round.
+    """Draw the edges of each round: each matching takes part with probability `share`, at least one in every round.
 
     MATCHA (Wang et al. 2019) finds unequal probabilities by a semidefinite program; here they are equal.
     """
@@ -190,5 +191,5 @@ def drawn_rounds(of: Sequence[Sequence[Edge]], num_rounds: int, share: float = 0
 
 
 def mean_of_longest(ways: Ways, rounds: Sequence[Sequence[Edge]]) -> Fraction:
-    """Return the mean over rounds of the longest delay in each, in ns, as if all silos began each round together."""
+    """Return the mean over rounds of the longest delay in each, in ns, as if all silos began a round together."""
     return sum((Fraction(max(ways.delays(both_ways(edges)).values())) for edges in rounds), Fraction(0)) / len(rounds)

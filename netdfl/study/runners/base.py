@@ -16,7 +16,7 @@ from typing import Protocol, Self
 from netdfl.study.keeping import Manner
 
 UNUSABLE, BROKE = 2, 4
-"""Exit codes: of runs that were refused, and of runs that broke."""
+"""The exit codes of a run whose scenario was refused, and of a run that broke."""
 
 
 def path_beside(run: Path, kind: str) -> Path:
@@ -26,7 +26,7 @@ def path_beside(run: Path, kind: str) -> Path:
 
 @dataclass(frozen=True)
 class RunNeeds:
-    """The resources that an engine keeps free for each run.
+    """The resources that an engine (Ray or Slurm) reserves for each run.
 
     Attributes:
         cpus: the number of cores.
@@ -101,7 +101,7 @@ class StudyOrder:
 
 
 class Runner(Protocol):
-    """A maker of a study's runs. Each object serves a single order."""
+    """A runner, which makes the runs of a study. Each object serves a single order."""
 
     def start(self, order: StudyOrder) -> None:
         """Start the runs. Raises InputError or RunError if that is not possible."""

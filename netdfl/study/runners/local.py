@@ -18,11 +18,11 @@ from netdfl.core.errors import RunError
 from netdfl.study.runners.base import Runner, StudyOrder
 
 GRACE_S = 10.0
-"""Seconds for containers to stop; all other runs end at once."""
+"""The time in s that containers get to stop; all other runs end at once."""
 
 
 class ProcessRunner(Runner):
-    """A runner whose work another process does: `python -m MODULE PID`, which dies with this process.
+    """A runner that leaves its work to another process, `python -m MODULE PID`, which dies with this process.
 
     The other process reads the order from stdin. It writes a line of JSON for each ended run, with its directory and
     exit code, or an object whose `broke` says why everything has ended. It has a session of its own, so that Ctrl-C

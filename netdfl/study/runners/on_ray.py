@@ -201,9 +201,9 @@ def pack_data(name: str) -> bytes | None:
 
 
 def settle(name: str, archive: Any) -> None:
-    """Put a dataset into this machine's data folder, unless it is there; the first process does it for all others.
+    """Unpack a dataset into this machine's data folder, unless it is there already.
 
-    `archive` returns the archive that `pack_data` made.
+    Of several processes, the first unpacks it for all. `archive` is called for the archive that `pack_data` made.
     """
     recipe, root = _recipes()[name], data_root()
     root.mkdir(parents=True, exist_ok=True)

@@ -52,13 +52,13 @@ from netdfl.study.runners.on_ray import (
 )
 
 TRIES = 3
-"""The number of times that a run is begun if its workers die."""
+"""The most times that a run is begun, if its worker dies each time."""
 LEAVE_S = 5.0
-"""Seconds for tasks to remove their folders when the study is interrupted."""
+"""The time in s that tasks get to remove their folders when the study is interrupted."""
 
 
 class RayRunner(ProcessRunner):
-    """A runner that gives tasks to the Ray cluster at RAY_ADDRESS, or to the one that this machine is part of.
+    """A runner that gives tasks to the Ray cluster at RAY_ADDRESS, or to the cluster that this machine is part of.
 
     Without either, it starts a Ray of its own on this machine.
     """
@@ -288,7 +288,10 @@ def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
 
 
 def _elsewhere(tried: dict[str, str], cpus: int) -> dict[str, Any]:
-    """Return options that place a task: on the machine with the most room, or, after a death, on an untried machine."""
+    """Return Ray's options for the placement of a task.
+
+    It is spread over machines with room; after a death, a machine is preferred on which it was not `tried`.
+    """
     if not tried:
         return {"scheduling_strategy": "SPREAD"}
     others = [
@@ -302,7 +305,10 @@ def _elsewhere(tried: dict[str, str], cpus: int) -> dict[str, Any]:
 
 @cache
 def _ray(name: str) -> Any:
-    """Import a module of Ray, `name` behind `ray`; it is imported here, as Ray is not always installed."""
+    """Import the module of Ray whose name is `ray` followed by `name`.
+
+    It is imported only here, as Ray is not always installed.
+    """
     return importlib.import_module(f"ray{name}")
 
 

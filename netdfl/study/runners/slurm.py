@@ -30,7 +30,7 @@ from netdfl.record.directory import hold, is_held
 from netdfl.study.runners.base import BROKE, CellOrder, RunNeeds, Runner, StudyOrder, path_beside
 
 TRIES = 3
-"""The number of times that a run is begun if its process is killed."""
+"""The most times that a run is begun, if its process is killed each time."""
 MOST = 1000
 """The most tasks of an array, below the usual limit of Slurm (MaxArraySize, 1001)."""
 LOOK_S = 1.0
@@ -40,7 +40,7 @@ SILENT_S = 600.0
 """The longest time in s for which Slurm's controller may not answer."""
 CALL_S = 60.0
 GONE_S = 20.0
-"""Seconds for jobs to leave their machines when the study is interrupted."""
+"""The time in s that jobs get to leave their machines when the study is interrupted."""
 _SCRIPT = """#!/bin/sh
 number=$(({base} + SLURM_ARRAY_TASK_ID))
 echo "$SLURMD_NODENAME" > {folder}/$number.on
@@ -66,8 +66,7 @@ class _Task:
     num_tries: int = 0
     tried: list[str] = field(default_factory=list)
     missed_s: float | None = None
-    """The time, as by `time.monotonic`, at which the run was first absent from the queue without having reported its
-    end."""
+    """The time by `time.monotonic` at which the run was first missing from the queue without a report of its end."""
 
 
 class SlurmRunner(Runner):

@@ -1,4 +1,7 @@
-"""The answer of a search: a decision for each value that was run, the smallest value that reaches, and bounds."""
+"""The answer of a search for a deadline or quorum: the smallest value that reaches the target, and bounds on it.
+
+Each value that was run has a decision: it reaches the target, misses it, or is undecided.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _ENDED_BADLY = ("deadlock", "stalled", "died")
 
 @dataclass(frozen=True, slots=True)
 class TriedValue:
-    """A value that was run.
+    """A value of the deadline or quorum that was run.
 
     Attributes:
         value: the value as text.
@@ -39,7 +42,7 @@ class TriedValue:
 
 
 def tried(value: str, point: GridPoint, target: TuneTarget, confidence: float) -> TriedValue:
-    """Decide whether a value reaches the target, by the interval of the mean over its runs.
+    """Decide whether a value reaches the target, by the interval of the mean over its runs (`point`).
 
     The value misses the target if a run stalls at the end, deadlocks, loses a node or lacks the figure. If a run
     failed, nothing is decided.
@@ -61,7 +64,7 @@ def tried(value: str, point: GridPoint, target: TuneTarget, confidence: float) -
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """A search and its decisions so far.
+    """A search for the smallest deadline or quorum that reaches a target, with its decisions so far.
 
     Attributes:
         name: the name of the scenario.
@@ -81,7 +84,7 @@ class SearchAnswer:
 
     @property
     def boundary(self) -> Boundary:
-        """The indices between which the answer lies."""
+        """The indices of the values between which the answer lies."""
         return boundary_of({place: each.decision for place, each in self.tried.items()})
 
     @property
@@ -98,7 +101,7 @@ class SearchAnswer:
 
     @property
     def by_mean(self) -> str | None:
-        """The smallest value whose mean reaches the target, as the means of all larger values that were run do.
+        """The smallest value whose mean reaches the target, as the mean of every larger value that was run does.
 
         It is None if the mean of the largest value does not reach the target.
         """

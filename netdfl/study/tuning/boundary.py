@@ -2,8 +2,8 @@
 
 Relies on: a larger value does not reach less. Decisions that contradict it are named (`Boundary.contradiction`).
 
-Why: Between the values that surely miss and those that surely reach lie some that a few runs can't decide. So two
-boundaries are searched, each by halving, and the answer is a value with the interval between them.
+Why: Between the values that surely miss the target and those that surely reach it lie some that a few runs can't
+decide. So two boundaries are searched, each by halving, and the answer is a value with the interval between them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _next(looked: Looked, at_a_time: int) -> list[int]:
 
 
 def _between(low: int, high: int, count: int) -> list[int]:
-    """Return at most `count` indices, evenly spaced between two others."""
+    """Return at most `count` indices strictly between `low` and `high`, evenly spaced."""
     inside = high - low - 1
     num = min(count, inside)
     return [low + (high - low) * (place + 1) // (num + 1) for place in range(num)]

@@ -35,15 +35,15 @@ ANSWER = "answer.json"
 FOUND, NONE = 0, 1
 AUTO = "auto"
 BESIDE = ("virtual_duration_s", "missing", "late")
-"""Figures that are drawn besides the target's figure, as they show the cost of a value."""
+"""Figures that are plotted beside the target's figure, as they show what a larger value costs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOrder:
-    """The question of a search.
+    """The request for a search.
 
     Attributes:
-        knob: the key to search.
+        knob: the key to search, `deadline` or `quorum`.
         target: the target that the value must reach.
         confidence: the confidence of intervals, as a share.
         values: the values as text; empty to choose them by the scenario.
@@ -153,7 +153,7 @@ def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
 
 
 def _check_measured(runs: _Runs, scenario: Scenario, target: TuneTarget) -> None:
-    """Raise InputError if the scenario's task does not measure the target's figure, as an entry of `expect` would."""
+    """Raise InputError if the scenario's task never measures the target's figure."""
     bound = "at_least" if target.is_least else "at_most"
     try:
         load(runs.file, [*runs.sets, f"expect.{target.figure}={{{bound}: {target.bound!r}}}"])
@@ -163,7 +163,10 @@ def _check_measured(runs: _Runs, scenario: Scenario, target: TuneTarget) -> None
 
 
 def _deadlines(runs: _Runs, plan: GridPlan, order: TuneOrder) -> list[str]:
-    """Run the scenario with `deadline: auto`, print the figure it reaches, and return deadlines around its rounds."""
+    """Return deadlines to try, around the lengths of rounds in runs with `deadline: auto`.
+
+    It makes these runs and prints the range of the target's figure in them.
+    """
     path = PATHS["deadline"]
     auto = GridPlan(plan.name, runs.file, plan.cases, {path: overrides("deadline", [AUTO])}, order.seeds, plan.figures)
     ran = runs.run(auto, runs.cells(auto))
@@ -203,7 +206,7 @@ def _searched(runs: _Runs, plan: GridPlan, order: TuneOrder, tuning: SearchAnswe
 
 
 def _write(runs: _Runs, plan: GridPlan, tuning: SearchAnswer) -> None:
-    """Write the tables of a sweep for the values that were run, the curve with the target, and the answer; print it."""
+    """Write the tables of a sweep for the values that were run, the plot with the target, and the answer; print it."""
     path = PATHS[tuning.knob]
     ran = [runs.found[cell] for cell in runs.cells(plan) if cell in runs.found]
     write_results(ran, plan, runs.out, Console(quiet=True))
@@ -219,7 +222,7 @@ def _write(runs: _Runs, plan: GridPlan, tuning: SearchAnswer) -> None:
 
 
 def draw_curve(ran: Sequence[CellResult], tuning: SearchAnswer, drawn: FigureSpec, folder: Path) -> None:
-    """Draw the figure by value, with the target as a line and the answer's interval as a band, in `folder`."""
+    """Plot the target's figure by value into `folder`, with the target as a line, the answer's interval as a band."""
     points = [point for point in points_of(ran) if point.figures.get(drawn.y)]
     if not points:
         return

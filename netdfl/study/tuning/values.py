@@ -1,4 +1,4 @@
-"""The values among which a deadline or a quorum is searched, and the target that they are to reach."""
+"""The values among which a deadline or a quorum is searched, and the target that a value must reach."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from netdfl.study.plan import each_value, split_values
 Knob: TypeAlias = Literal["deadline", "quorum"]
 """The key that is searched: the time that a node waits, or the number of messages that it waits for."""
 PATHS: Mapping[Knob, str] = {"deadline": "wait.deadline", "quorum": "quorum"}
-"""The names of these keys in tables and plots."""
+"""The paths of these keys, as tables and plots name them."""
 _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-"""The leading numbers of the deadlines that are tried in each power of ten, if no values are given."""
+"""The leading digits of the deadlines that are tried in each power of ten, if no values are given."""
 _MOST_QUORUMS = 16
 _LEAST_NS = 1000
 
@@ -122,7 +122,7 @@ def deadlines(round_s: Sequence[float], longest_s: Sequence[float]) -> list[str]
 
 
 def _ladder(low: float, high: float) -> Iterator[int]:
-    """Yield deadlines in ns, by `_STEPS`, from the last step at or below `low` to the first at or above `high`."""
+    """Yield deadlines in ns with leading digits from `_STEPS`: as few as cover the range from `low` to `high`."""
     steps = [round(step * 10**decade) for decade in range(2, 15) for step in _STEPS]
     first = max(place for place, step in enumerate(steps) if step <= low)
     last = min((place for place, step in enumerate(steps) if step >= high), default=len(steps) - 1)

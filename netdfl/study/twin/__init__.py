@@ -1,1 +1,1 @@
-"""A twin of a measured fleet: a simulated fleet with the latencies, rates and compute times of a recorded run."""
+"""Twins of measured fleets: simulated fleets with the latencies, rates and compute times of a recorded run."""

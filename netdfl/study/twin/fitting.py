@@ -1,4 +1,4 @@
-"""The fit of a latency, a rate and a compute time to samples of a run, each with an interval.
+"""The fit of latencies, rates and compute times to the times recorded in a run, each with an interval.
 
 A delay is fitted as latency + 8 bytes / rate by least absolute deviations, on which a few late messages have little
 effect. The intervals come from the bootstrap: whole rounds are drawn with replacement, and each draw is fitted.
@@ -23,11 +23,11 @@ Shared: TypeAlias = Literal["uplink", "link"]
 BITS = 8
 DRAWS, SHARE, NORMAL = 200, 0.95, 1.96
 APART = 4.0
-"""A node is fitted alone if its figure is this many standard deviations from the fleet's, which is rare by chance."""
+"""A node gets its own fit if its figure is this many standard deviations from the fleet's, which is rare by chance."""
 SPREAD = 1.3
-"""The least factor between message sizes by which a latency can be told from a rate."""
+"""The smallest ratio of large to small messages with which a latency can be told from a rate."""
 RESOLUTION = 1e-6
-"""The smallest half-width of an interval, as a share of the value, for a record without any noise."""
+"""The smallest half-width of an interval, as a share of the value; it matters for a record without any noise."""
 UNSURE_S = 1e-9
 TINY = 1e-12
 STEPS = 30
@@ -62,7 +62,7 @@ class FittedLink(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit:
-    """The figures of a fleet's network and of its nodes.
+    """The fitted figures of a fleet's network and nodes.
 
     Attributes:
         shared: the reading of the bytes that fits better: an `uplink` that all messages of a node share, or a rate of
@@ -91,7 +91,7 @@ class Fit:
 
 
 def fit(samples: RecordedTimes, latency_s: float = 0.0, reading: Shared | None = None, seed: int = 0) -> Fit:
-    """Return the fit to the samples of a run.
+    """Fit latencies, rates and compute times to the samples of a run.
 
     Args:
         samples: the samples.
@@ -129,7 +129,7 @@ def _expected(line: FittedLink, samples: RecordedTimes, nbytes: Floats) -> Float
 
 
 def _reading(samples: RecordedTimes) -> tuple[Shared, bool]:
-    """Return the reading of the bytes with the smaller deviations, and whether they are clearly smaller."""
+    """Return whether an `uplink` or a `link` has the rate, by the smaller deviations, and whether that is clear."""
     left = {}
     for name, nbytes in (("link", samples.own), ("uplink", samples.shared)):
         latency, slope = _least_deviations(samples, nbytes, np.ones((1, len(nbytes))), None)
@@ -178,7 +178,7 @@ def _least_deviations(
 
 
 def _times(rounds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
-    """Return how often each sample counts, in a row for each fit.
+    """Return how often each sample counts in each fit of the bootstrap, one row for each fit.
 
     In the first row each counts once; in every other row, as often as its round was drawn.
     """
@@ -188,7 +188,7 @@ def _times(rounds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
 
 
 def _interval(found: Floats) -> FittedValue:
-    """Return the first value as the fitted one, with the interval that the other values give."""
+    """Return the first of `found` as the fitted value, with the interval that the other ones (bootstrap) give."""
     value, room = float(found[0]), RESOLUTION * abs(float(found[0])) + UNSURE_S
     low, high = np.quantile(found[1:], [(1 - SHARE) / 2, (1 + SHARE) / 2])
     return FittedValue(value, min(float(low), value) - room, max(float(high), value) + room)
@@ -197,7 +197,7 @@ def _interval(found: Floats) -> FittedValue:
 def _of_nodes(
     samples: RecordedTimes, nbytes: Floats, whole: FittedLink, fixed: float | None, rng: np.random.Generator
 ) -> Iterator[tuple[int, FittedLink]]:
-    """Yield the lines of nodes that differ from the whole fleet's by far more than both are unsure."""
+    """Yield latency and rate for each node that differs from the whole fleet by far more than both are uncertain."""
     for node in np.unique(samples.src).tolist():
         mine = samples.src == node
         if mine.sum() < LEAST:

@@ -1,4 +1,4 @@
-"""Times in a record: how long messages of which size took, and how long nodes computed.
+"""The times in a run's record: how long messages of which size took, and how long nodes computed.
 
 The delay of a message is a latency, plus the time of some number of bytes at a rate. If each link has a rate of its
 own, these are the message's own bytes. If a node's uplink is shared by all messages that it sends at once, there are
@@ -65,13 +65,13 @@ class RecordedTimes:
     busy: Floats
 
     def messages(self, which: NDArray[np.bool_]) -> RecordedTimes:
-        """Return the samples with only those messages for which `which` is true."""
+        """Return these samples with only the messages for which `which` is true, and with all rounds."""
         columns = ("src", "dst", "round", "own", "shared", "delay", "latent")
         return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
 
 def read_samples(run: Run) -> RecordedTimes:
-    """Return the samples of a run.
+    """Return the delays of messages and the compute times in a run's record.
 
     A message that is sent while an earlier one is under way on its link begins when the earlier one has arrived. Its
     delay counts from then, without the latency.

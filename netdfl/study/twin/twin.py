@@ -17,12 +17,12 @@ from netdfl.study.twin.samples import read_samples
 Document = dict[str, Any]
 _OF_NETWORK = ("underlay", "links_from")
 JITTER = 0.01
-"""The smallest deviation of compute times, as a share of their mean, that a twin has; a smaller one is left out."""
+"""The smallest variation of compute times, as a share of their mean, that a twin gets; a smaller one is left out."""
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A fit, the scenario with its figures, and notes on what the fit can't tell."""
+    """A twin of a run's fleet: the fit, the scenario with its figures, and notes on what the fit can't determine."""
 
     fit: Fit
     document: Document
@@ -61,15 +61,15 @@ def make_twin(path: Path | str, latency_s: float = 0.0, reading: Shared | None =
 def pace(twin: Twin, factor: float = 1.0, end: int = 0) -> Document:
     """Return the twin's scenario with all rates multiplied by `factor`.
 
-    With an `end` of 1, all figures are at the fast end of their intervals; with -1, at the slow end.
+    `end` chooses the figures: 0: the fitted values; 1: the fast ends of their intervals; -1: the slow ends.
     """
     return twin_document(twin.document, twin.fit, factor, end)
 
 
 def twin_document(document: Document, found: Fit, factor: float = 1.0, end: int = 0) -> Document:
-    """Return `document` with the fitted links and compute times in place of its own.
+    """Return `document` with the fitted links and compute times in place of its own ones.
 
-    `factor` multiplies all rates, and `end` chooses the value or an end of each interval, as in `pace`.
+    `factor` multiplies all rates, and `end` chooses the fitted values or an end of each interval, as in `pace`.
     """
     made = {key: value for key, value in document.items() if key not in _OF_NETWORK}
     links = {"default": _entry(found.whole, found, factor, end)}
