@@ -1,4 +1,4 @@
-"""The command `netdfl blame`: runs a scenario without each possible cause of delay, and prints which ones explain it.
+"""The command `netdfl blame`: runs a scenario without each possible cause of its cost, and says which matter.
 
 It also writes the scenario without the causes that it found.
 """
@@ -31,8 +31,8 @@ SLOW_S = 1.0
 def blame(asked: RunBlame, folder: Path, console: Console) -> int:
     """Carry out the command for the run `asked`; write a scenario into `folder`, and return the exit code.
 
-    It prints the table of possible causes, and the set of causes that explains the delay. The scenario is the run's,
-    without that set.
+    It prints the table of possible causes, and the set of causes that explains the cost in time, bytes or accuracy. The
+    scenario is the run's, without that set.
     """
 
     def say(line: str) -> None:

@@ -56,7 +56,7 @@ def lanes_of(
         at_s: where the lanes begin, in seconds of the run.
         end_s: the end of the run.
         nodes: the nodes that get a lane.
-        stuck: the nodes that still waited at the end of the run, with the seconds since which their stall lasted.
+        stuck: the nodes that still waited at the end of the run, each with the time in s at which its stall began.
         most: the most bars and messages together.
     """
     bars = [*_rounds(run, at_s, nodes), *_waits(run, at_s, nodes)]

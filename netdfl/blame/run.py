@@ -49,7 +49,7 @@ TIMES = 20
 
 @dataclass
 class RunBlame:
-    """A run whose delay is to be explained.
+    """A run whose cost (time, bytes or accuracy) is to be explained.
 
     Attributes:
         path: the directory of the run.
@@ -83,7 +83,7 @@ def open_blame(
     folder: Path | None = None,
     limits: BlameLimits = LIMITS,
 ) -> RunBlame:
-    """Play the run at `path` once more, and find its possible causes of delay (candidates).
+    """Play the run at `path` once more, and find the possible causes of its cost (candidates).
 
     Args:
         path: the directory of the run.

@@ -16,7 +16,7 @@ MOST_TOLD = 12
 def table_of(blame: Blame) -> list[tuple[str, ...]]:
     """Return the lines of the table, its heading first.
 
-    If the target is a time to reach a figure, a last column says how much earlier each play ended the round in which
+    If the target is a time to reach a figure, a last column says how much earlier each play came to the round in which
     the run itself reached it.
     """
     reached = blame.target.reached(blame.base) if blame.target.figure and blame.target.is_time else None

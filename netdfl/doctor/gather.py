@@ -32,7 +32,7 @@ DOCUMENT = {
     "algorithm": "dpsgd",
     "topology": "ring",
 }
-"""The scenario whose needs are checked if none is given; it has more nodes than there may be machines."""
+"""The scenario whose needs are checked if none is given; it has as many nodes as there may be machines."""
 
 
 def gather(scenario: Scenario, addresses: Sequence[str] = ()) -> MachineFacts:

@@ -43,7 +43,7 @@ def acted_of(run: ExploredRun, events: Sequence[Event]) -> Acted:
 
 
 def added(one: Acted, other: Acted) -> Acted:
-    """Add two tables of counts, kind of fault by kind of fault."""
+    """Add two tables of counts, kind by kind."""
     sums = {kind: (one.get(kind, (0, 0)), other.get(kind, (0, 0))) for kind in {**one, **other}}
     return {kind: (a[0] + b[0], a[1] + b[1]) for kind, (a, b) in sums.items()}
 

@@ -33,7 +33,7 @@ AVERAGE = "average"
 MOST_STEPS = 100
 """The most products with the Hessian that the search for its largest eigenvalues makes."""
 MOST_BYTES = 1 << 30
-"""The most memory in bytes for the vectors of that search; a very large model gets fewer, with larger errors."""
+"""The most bytes of Lanczos vectors; a very large model gets fewer of them, and larger errors of eigenvalues."""
 
 
 @dataclass(frozen=True, kw_only=True)

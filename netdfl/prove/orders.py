@@ -62,7 +62,10 @@ class OrderFinder:
 
 
 def _orders(at_ns: int, usual: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    """Return all orders of things but the `usual` one, for one instant. Raises InputError for too many things."""
+    """Return all orders of these things but the `usual` one; messages of one link stay in the order of sending.
+
+    Raises InputError for too many things.
+    """
     if len(usual) < 2:
         return ()
     if len(usual) > MOST_AT_ONCE:

@@ -93,7 +93,7 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Cell
 
 
 def _place(folder: Path, scenario: Scenario) -> Path:
-    """Return the cell's run directory below `folder`; an existing one may have a name by an earlier version."""
+    """Return the cell's run directory below `folder`; an existing one may be named as in an earlier version."""
     known = [folder / each[:16] for each in hashes(scenario)]
     return next((path for path in known if path.exists()), known[0])
 

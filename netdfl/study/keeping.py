@@ -1,4 +1,4 @@
-"""What the run of a published table's cell stores besides its result, and which rows its record omits.
+"""The data that the run of a published table's cell stores besides its result, and the rows that its record omits.
 
 Such a run stores the average model (and the nodes' own models if they are small), the average model's figures on the
 training data, the commit of netdfl's source, and the CPU time. No figure of a table depends on single messages, so only
@@ -34,7 +34,7 @@ MOST_CPU_S = 3600
 CELL = "cell.json"
 """The file in a run directory with the data that is stored besides `result.json`."""
 MOST_MODELS = 128 << 20
-"""The largest size in bytes of all local models together with which they are stored beside their average."""
+"""The most bytes of all nodes' own models together; larger ones are not stored beside their average."""
 _GIT_S = 20
 
 

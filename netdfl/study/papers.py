@@ -128,7 +128,7 @@ _BY_TRIAL: Methods = {
     "fedlesam_d": {"lr": 0.05, "rho": 0.01},
     "fedsynsam": {"lr": 0.5, "rho": 0.05},
 }
-"""Parameters of methods for which tuning found them: the best of six settings on images held out of the training set.
+"""Parameters of methods, found by tuning: the best of six settings on images held out of the training set.
 
 The search is `scenarios/studies/tuning_003.yaml`.
 """

@@ -114,7 +114,7 @@ def trials(figures: Sequence[PublishedFigure]) -> list[FigureSetup]:
 
 
 def _parts(figure: PublishedFigure) -> tuple[str, ...]:
-    """Return the parts of the label of a number's cell; the graph is one if a method may be run on several graphs."""
+    """Return the parts of the label of a number's cell; the graph is included if methods may be run on several."""
     graph = figure.topology.removeprefix("server, ").partition(",")[0].partition(" (")[0]
     graph = graph if figure.topology in _NAMED_GRAPHS else ""
     row = figure.notes.removeprefix("equal-compute ").partition(":")[0] if _variant(figure) else ""

@@ -87,7 +87,7 @@ class Options:
 
     Attributes:
         world: the section `world` of every scenario.
-        on_messages: the section `world` for scenarios whose links must lose whole messages; empty: the usual one.
+        on_messages: keys added to that section in scenarios whose links must lose whole messages.
         fleets_at_once: whether one process may run several fleets at a time.
         rounds_of_seconds: for how many rounds a fleet of small models takes seconds.
         kill: kills a node's process from outside, given the run directory and the node.

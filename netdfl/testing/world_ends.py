@@ -41,7 +41,7 @@ LEARNING: Mapping[str, Keys] = {
     "a-server": AGREEING
     | {"algorithm": {"name": "fedavg", "lr": 0.1}, "topology": {"kind": "star", "participation": 0.5}},
 }
-"""Scenarios, one of each family. Only one trains, as that needs torch in every node; the others just average."""
+"""Scenarios, one of each family. Only one trains, as that needs torch in every node; the others agree on a mean."""
 NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name NOT LIKE '%\\_s' ESCAPE '\\' ORDER BY ALL"
 LONG: Keys = GOSSIP | {"rounds": 1_000_000, "evaluation": {"every": 1_000_000}}
 RESUMED: Keys = PUSH | {

@@ -16,7 +16,7 @@ from netdfl.study.plan import each_value, split_values
 Knob: TypeAlias = Literal["deadline", "quorum"]
 """The key that is searched: the time that a node waits, or the number of messages that it waits for."""
 PATHS: Mapping[Knob, str] = {"deadline": "wait.deadline", "quorum": "quorum"}
-"""The paths of these keys, as tables and plots name them."""
+"""The name of each searched key in tables and plots."""
 _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 """The leading digits of the deadlines that are tried in each power of ten, if no values are given."""
 _MOST_QUORUMS = 16
@@ -122,7 +122,7 @@ def deadlines(round_s: Sequence[float], longest_s: Sequence[float]) -> list[str]
 
 
 def _ladder(low: float, high: float) -> Iterator[int]:
-    """Yield deadlines in ns with leading digits from `_STEPS`: as few as cover the range from `low` to `high`."""
+    """Yield deadlines in ns with leading digits from `_STEPS`, in rising order, so that they span `low` to `high`."""
     steps = [round(step * 10**decade) for decade in range(2, 15) for step in _STEPS]
     first = max(place for place, step in enumerate(steps) if step <= low)
     last = min((place for place, step in enumerate(steps) if step >= high), default=len(steps) - 1)
