@@ -19,7 +19,7 @@ from netdfl.explore.shrink import minimize
 SET_RUNS = 200
 MOST_CANDIDATES = 200
 TENTHS = 9
-"""The tenths of the gap that a set of candidates must explain."""
+"""How many tenths of the gap, the gain without any possible cause, a set of causes must explain."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Blame:
         return self.gain(self.bare)
 
     def explains(self, outcome: PlayOutcome) -> bool:
-        """Return whether the gain of an outcome is at least nine tenths of the gap."""
+        """Return whether an outcome gains at least nine tenths of the gap, which is the gain without any candidate."""
         gain, gap = self.gain(outcome), self.gap
         return gain is not None and gap is not None and 10 * (gap - gain) <= (10 - TENTHS) * abs(gap)
 
@@ -114,7 +114,7 @@ Show = Callable[[str, int, int], None]
 
 
 class SetBudgetSpent(Exception):
-    """Raised when the search for the set has made as many runs as it may."""
+    """Raised when the search for a set of causes has made as many runs as it may."""
 
 
 def fill(blame: Blame, player: CounterfactualPlayer, likely: Sequence[Candidate], show: Show) -> None:
@@ -134,9 +134,9 @@ def fill(blame: Blame, player: CounterfactualPlayer, likely: Sequence[Candidate]
 
 
 def find_set(blame: Blame, player: CounterfactualPlayer, show: Show, most: int = SET_RUNS) -> None:
-    """Find a minimal set of candidates that explains nine tenths of the gap, in at most `most` runs.
+    """Find a minimal set of candidates without which a run gains nine tenths of the gap, in at most `most` runs.
 
-    The set is stored in `blame.found`.
+    The gap is the gain without any candidate. The set is stored in `blame.found`.
     """
     if not blame.has_gap:
         return

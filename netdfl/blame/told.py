@@ -1,4 +1,4 @@
-"""A blame in words: the table by gain, the set, and a sentence where effects don't add up."""
+"""The results of blame in words: the table by gain, the set of causes, and a sentence where effects don't add up."""
 
 from __future__ import annotations
 

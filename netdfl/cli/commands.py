@@ -100,7 +100,7 @@ def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
 
 
 def make_app() -> typer.Typer:
-    """Return the command line."""
+    """Return the command line with all commands, as a Typer application."""
     app = typer.Typer(
         cls=_Group,
         help="Run decentralized federated learning on real or simulated networks, described by one scenario file.",

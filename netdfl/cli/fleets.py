@@ -88,7 +88,7 @@ def credentials(
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
-    """Write a secret file for each node, to be carried to where `netdfl node` runs it, and one for plain text.
+    """Write a secret file for each node, to be carried to where `netdfl node` runs it, and one for use without TLS.
 
     Examples:
         netdfl credentials clinics.yaml --out secrets

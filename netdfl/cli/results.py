@@ -172,7 +172,7 @@ def blame(
     but: But = "",
     out: BlameOut = None,
 ) -> None:
-    """Say which nodes, links and events cost a simulated run its time: what it had taken without each of them.
+    """Say which nodes, links and events cost a simulated run its time, by running it without each of them.
 
     Each candidate is taken out under the same luck, and the run is played again: a node's slowness, a link's losses or
     extra delay, an up- or downlink's or a core link's rate, a deadline, an event. Below the table stands a set that

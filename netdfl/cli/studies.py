@@ -244,10 +244,10 @@ def prove(
     without: Without = "",
     out: Proved = None,
 ) -> None:
-    """Play every schedule of at most so many faults on a small fleet: it survives them all, or here is the smallest.
+    """Play every schedule of at most so many faults on a small fleet; show the smallest that it does not survive.
 
     Faults are loss (of one message), crash (of a node, for good or with a return a round later, before each instant at
-    which it sends or receives), pause, cut (a link down) and delay; "order: all" adds every order of what is due at one
+    which it sends or receives), pause, cut (a link down) and delay. "order: all" adds every order of what is due at one
     instant. The answer holds for this seed, these start values and times. Exit codes: 0 all survived, 1 one did not
     (the smallest is written as a scenario), 2 nothing can be proven, 3 not finished, 130 interrupted.
 

@@ -40,7 +40,7 @@ def deadline(
 ) -> None:
     """Find the smallest wait.deadline with which simulated runs reach a target, with an interval.
 
-    Few deadlines are run: larger ones count on reaching no less. The same command goes on where it was left. Exit
+    Few deadlines are run: a larger one is taken to reach no less. The same command goes on where it was left. Exit
     codes: 0 one reaches the target; 1 none does; 2 it can't be searched; 130 interrupted (what ran is kept).
 
     Examples:
@@ -65,7 +65,7 @@ def quorum(
 ) -> None:
     """Find the smallest k of `wait: {for: {quorum: k}}` with which simulated runs reach a target, with an interval.
 
-    Few quorums are run: larger ones count on reaching no less. The same command goes on where it was left. Exit codes:
+    Few quorums are run: a larger one is taken to reach no less. The same command goes on where it was left. Exit codes:
     0 one reaches the target; 1 none does; 2 it can't be searched; 130 interrupted (what ran is kept).
 
     Examples:

@@ -79,13 +79,13 @@ def _broken(error: BaseException) -> FailureCause:
 
 
 STALL = "stall "
-"""Prefix of the keys of stalls."""
+"""The prefix of the keys of causes that are stalls."""
 _KINDS: Mapping[ReasonKind, str] = {
     **dict.fromkeys(NEVER_SENT, "never_sent"),
     ReasonKind.UNKNOWN_SENDERS: "unknown_senders",
     **dict.fromkeys((ReasonKind.RECEIVER_DOWN, ReasonKind.RECEIVER_RESTARTED), "receiver_down"),
 }
-"""Reasons that count as one kind of failure, as one remedy would end them. Other reasons are kinds of their own."""
+"""The kind of failure for reasons of stalls that one remedy would end; any other reason is a kind of its own."""
 
 
 def is_stall(key: str) -> bool:
@@ -150,11 +150,11 @@ def _in_words(part: str) -> str:
 
 OF_VERDICT = "verdict "
 DIED = f"{OF_VERDICT}died "
-"""Prefixes of the keys of verdicts, and of deaths."""
+"""The prefixes of the keys of causes that are bad verdicts, and that are deaths of nodes."""
 
 
 def is_of_words(key: str) -> bool:
-    """Return whether a key is in the form of netdfl 0.2.0, made of the words of a verdict."""
+    """Return whether a cause's key is in the old form of netdfl 0.2.0: the words of a verdict."""
     return key.startswith(OF_VERDICT) and not key.startswith(DIED) and len(key.split()) > 2
 
 

@@ -216,7 +216,7 @@ Path: TypeAlias = tuple[str, ...]
 _NEEDED = ("schema", "name", "nodes", "rounds", "algorithm", "topology", "task", "world", "events", "expect")
 _CHOICES = ("kind", "name", "dist", "model")
 STUDIED = ("algorithm", "wait", "delivery", "compression", "failure_detector", "expect")
-"""Keys that a finding is about: with another value it would be another finding."""
+"""Keys of a scenario that shrinking leaves alone: with another value, it would be another finding."""
 
 
 def keys_of(plain: Plain, but: Sequence[str] = (), path: Path = ()) -> Iterator[Path]:

@@ -27,7 +27,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import CellOrder, RunNeeds, Runner, StudyOrder, path_beside
 
 PART = 8
-"""Number of trials of a task: a quarter of a batch of the search."""
+"""Number of trials that one task of an engine makes: a quarter of a batch of the search."""
 EXPLORED, TRIALS, RESULTS = "explored.yaml", "trials", "results.json"
 _TRIALS, _RESULTS = TypeAdapter(list[Trial]), TypeAdapter(list[TrialResult])
 

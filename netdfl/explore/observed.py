@@ -44,7 +44,7 @@ def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence
 
 
 def observe(rows: MemoryStore) -> Observations:
-    """Return the observations for the verdict."""
+    """Return the observations on which a run's verdict is based."""
     losses = _last_losses(rows)
     return Observations(
         series=_series(rows),
@@ -117,7 +117,7 @@ def lost_weight(rows: MemoryStore) -> float:
 
 
 def _shares(rows: MemoryStore) -> ShareRecord:
-    """Return the shares that were given up or repeated, with times in nanoseconds."""
+    """Return the shares of push-sum weight in messages that were given up or repeated, with times in nanoseconds."""
     found = ShareRecord()
     for event in rows.events:
         if event.kind in KINDS and event.node is not None:

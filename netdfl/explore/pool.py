@@ -1,4 +1,4 @@
-"""The running of trials in this process, or in processes forked from it, which share its parts."""
+"""The running of trials in this process, or in forked processes, which share what it has built."""
 
 from __future__ import annotations
 

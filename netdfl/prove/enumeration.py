@@ -68,7 +68,7 @@ class PlayedPrefix(NamedTuple):
 
 @dataclass(frozen=True)
 class PrefixPlayer:
-    """A player of prefixes, which can be copied to other processes by a fork."""
+    """A player of prefixes (first faults of schedules), which a fork can copy to other processes."""
 
     player: Player
     finder: PointFinder

@@ -95,7 +95,7 @@ class PatientWatch(ExactWatch):
             super()._end()
 
     def _ends(self) -> bool:
-        """Return whether a wait has a deadline, so that it ends by itself."""
+        """Return whether a node waits with a deadline, so that its wait ends by itself."""
         hosts = (each.host for each in _nodes(self.world).values() if not each.ended)
         waits = (host.node.waits.current for host in hosts if not host.gate.closed)
         return any(wait is not None and wait.deadline_ns is not None for wait in waits)

@@ -138,7 +138,10 @@ class PointFinder:
     # nodes and links
 
     def _of_nodes(self, kind: BoundedFault, rows: Sequence[MessageRow]) -> Iterator[FaultPoint]:
-        """Yield a crash or pause (`kind`) of each node: before each instant at which it sends or receives, and last."""
+        """Yield a crash or pause (`kind`) of each node before every instant at which it sends or receives.
+
+        One more comes after the last such instant.
+        """
         instants: dict[NodeId, set[int]] = {}
         for row in rows:
             instants.setdefault(row.src, set()).add(row.sent_ns)

@@ -221,7 +221,7 @@ HEADINGS = ("cell", "published", "measured", "diff", "last", "best", "seeds", "r
 TERMINAL = ("cell", "published", "measured", "diff", "seeds", "rounds", "note")
 WORDS = ("cell", "note")
 LISTS = ("seeds", "commits", "runs")
-"""Columns with several values."""
+"""Columns of the table whose cells hold several values."""
 
 
 def shown(row: ComparisonRow) -> list[str]:

@@ -11,7 +11,7 @@ PLAIN = (1e-4, 1e6)
 """The numbers from and to which a label is written without a power of ten."""
 
 ALL_BELOW = (1.0, 0.6)
-"""The decades up to which some digits have labels, and up to which all have."""
+"""The lengths of an axis, in powers of ten, up to which some of the digits between them have labels, and all have."""
 
 
 def label_logs(axis: Axis, unit: str = "") -> None:
@@ -22,7 +22,7 @@ def label_logs(axis: Axis, unit: str = "") -> None:
 
 
 class _LogLabels(LogFormatterSciNotation):
-    """The labels of powers of ten, and of the digits between where an axis is short."""
+    """The labels of powers of ten and, if the axis is short, of the digits between them."""
 
     def __init__(self, words: Callable[[float], str] | None) -> None:
         super().__init__(minor_thresholds=ALL_BELOW)

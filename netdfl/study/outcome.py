@@ -52,9 +52,9 @@ def figures_of(ran: CellResult) -> dict[str, float]:
     waits that a deadline ended. `rounds` is the mean number of rounds that nodes have finished, `rounds_per_s` the same
     per second of the fleet's time.
 
-    Further: the last value of each of the fleet's own metrics, such as `error`; for push-sum `smallest_weight` and
-    `largest_weight` over all nodes and rounds; `round_s_median` and `round_s_p95`, quantiles of the length of rounds;
-    `missing`, the mean number of neighbors whose message a node lacked in a round.
+    Further, the last value of each of the fleet's own metrics, such as `error`. For push-sum, `smallest_weight` and
+    `largest_weight` are taken over all nodes and rounds. `round_s_median` and `round_s_p95` are quantiles of the length
+    of rounds, and `missing` is the mean number of neighbors whose message a node lacked in a round.
     """
     result = ran.result or {}
     figures = _metrics(ran.path) | _missing(ran.path)

@@ -172,7 +172,7 @@ PARTITIONS: Mapping[str, Params] = {
     "Path(1)": {"kind": "pathological", "classes_per_client": 1},
     **{f"Path-{c}": {"kind": "pathological", "classes_per_client": c} for c in (2, 4, 6, 10, 20, 30)},
 }
-"""Partitions by printed name."""
+"""The settings of each partition of the data, by its name as printed in the papers."""
 
 _RANDOM: Params = {"kind": "random_sym", "neighbors": 10}
 TOPOLOGIES: Mapping[str, Params] = {
@@ -191,7 +191,7 @@ TOPOLOGIES: Mapping[str, Params] = {
         for how in ("(static)", "(static, complete)")
     },
 }
-"""Topologies by printed name.
+"""The settings of each graph, by its name as printed in the papers.
 
 The papers do not state the weights: Metropolis where links work both ways, else equal shares of a sender's model.
 """
@@ -212,7 +212,7 @@ COMPRESSORS: Mapping[str, Params | None] = {
     "top-k 0.1": {"kind": "top_k", "fraction": 0.1},
     "top-k 0.25": {"kind": "top_k", "fraction": 0.25},
 }
-"""Compressors by printed name. No error feedback, as in the paper."""
+"""The settings of each compressor, by its name as printed in the papers. No error feedback, as there."""
 
 COMPRESSED_CONTROLS = ("fedgamma", "fedlesam_s", "fedsmoo")
 """Methods whose control variates or dual variables are also compressed, as the rest of a client's message is."""

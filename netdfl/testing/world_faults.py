@@ -164,7 +164,7 @@ def crash_after_the_last_round(bench: Bench) -> None:
 
 
 def crash_of_the_server(bench: Bench) -> None:
-    """Check that a returning server goes on, and that a run without its server names its clients and ends."""
+    """Check that a returning server goes on, and that a run whose server stays away names the waiting clients."""
     ended = bench.fleets(SERVERS)
     returned, crashed = ended["server-returned"], ended["server-crashed"]
     assert returned.exit_code == ExitCode.PASS, returned.result["reasons"]
@@ -236,7 +236,7 @@ def stall_skipped(bench: Bench) -> None:
 
 
 def _lossy(bench: Bench, plays: Mapping[str, Keys]) -> Mapping[str, Keys]:
-    """Return the scenario with links that lose whole messages, on whichever layer this world's links act."""
+    """Return the scenarios with links that lose whole messages, on whichever layer this world's links act."""
     return {name: keys | {"world": bench.world | bench.options.on_messages} for name, keys in plays.items()}
 
 

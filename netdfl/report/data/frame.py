@@ -121,7 +121,7 @@ class Frame:
 
 
 def find_frame(run: Run) -> Frame:
-    """Return the frame that suits the size of `run`."""
+    """Return the nodes, rounds and moments that a page of `run` displays, as suits the run's size."""
     ((highest, rounds, end_s),) = run.rows(
         "SELECT coalesce(max(n), 0), coalesce(max(r) + 1, 0), coalesce(max(t), 0) FROM ("
         "SELECT max(node) AS n, max(round) AS r, max(at_s) AS t FROM metrics "

@@ -89,4 +89,4 @@ def _png(path: Path) -> str:
 
 
 MEASURED: tuple[Callable[[Run], Section | None], ...] = (sharpness, landscape, gap)
-"""The sections, in order."""
+"""The functions that make these sections, in the order of the page."""

@@ -150,7 +150,7 @@ def read_rule(text: str) -> Rule:
 
 
 def cells_of(claim: Claim, scenarios: Path = SCENARIOS) -> Mapping[str, WantedCell]:
-    """Return the two cells of a claim, as `better` and `worse`. Raises ValueError if one can't be run."""
+    """Return the two runs that a claim compares, as `better` and `worse`. Raises ValueError if one can't be run."""
     found: dict[str, WantedCell] = {}
     for side, label in (("better", claim.better), ("worse", claim.worse)):
         setup = claim.setup(label)

@@ -129,7 +129,7 @@ def _expected(line: FittedLink, samples: RecordedTimes, nbytes: Floats) -> Float
 
 
 def _reading(samples: RecordedTimes) -> tuple[Shared, bool]:
-    """Return whether an `uplink` or a `link` has the rate, by the smaller deviations, and whether that is clear."""
+    """Return whether an `uplink` or a `link` has the rate, by the smaller deviations, and whether it fits clearly."""
     left = {}
     for name, nbytes in (("link", samples.own), ("uplink", samples.shared)):
         latency, slope = _least_deviations(samples, nbytes, np.ones((1, len(nbytes))), None)
