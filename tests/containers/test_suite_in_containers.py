@@ -1,7 +1,7 @@
 """The suite of worlds in containers, each of which costs more than the process in it.
 
 Rarely is what the supervisor does alike wherever nodes are, and what `test_containers.py` does to a fleet as well.
-`crash_is_no_death` has a node that returns with its state; what its messages weigh then is for `tests.soak.in_full`.
+What messages weigh whose node returns with its state is for `tests.soak.in_full`, as all that is rare.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from netdfl.testing.world_ends import full_disk, interrupt
 from netdfl.testing.world_faults import (
     crash_and_return_with_kept_state,
     crash_and_return_with_lost_state,
+    crash_is_no_death,
     crash_of_the_server,
     kill_of_a_node,
     stall_named_and_ended,
@@ -20,6 +21,7 @@ from tests.suite_of_worlds import suite_of
 RARELY = (
     crash_and_return_with_kept_state,
     crash_and_return_with_lost_state,
+    crash_is_no_death,
     crash_of_the_server,
     kill_of_a_node,
     stall_named_and_ended,

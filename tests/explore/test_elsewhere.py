@@ -104,7 +104,11 @@ def test_processes_of_an_engine_make_the_trials_from_files_alone(small: dict[str
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (Failing, "trials 8 and those behind it were not made: the disk is full; what was found is kept"),
+        pytest.param(
+            Failing,
+            "trials 8 and those behind it were not made: the disk is full; what was found is kept",
+            marks=pytest.mark.soak,
+        ),
         (Silent, "trials 0 and those behind it were not made: its task never told its end; what was found is kept"),
     ],
 )

@@ -39,6 +39,7 @@ def explored(text: dict[str, Any], folder: Path, runs: int = 12, seed: int = 24)
     return code, {file.name: file.read_text() for file in sorted(folder.glob("finding-*.yaml"))}
 
 
+@pytest.mark.soak
 def test_a_signal_while_a_finding_is_shrunk(
     small: dict[str, Any], tmp_path: Path, shrunk: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

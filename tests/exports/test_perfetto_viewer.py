@@ -56,6 +56,7 @@ def viewer(tmp_path: Path) -> Iterator[str]:
             thread.join()
 
 
+@pytest.mark.soak
 def test_the_viewer_shows_the_nodes_and_what_they_do(viewer: str) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     browser_path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -12,7 +12,7 @@ from netdfl.scenario.load import load
 from tests.soak.proofs import PAGE, WORDS, Cell, read, table
 
 NAMES = {"stall": ("stall", "finish"), "weight": ("weight",), "counted": ("counted",)}
-SAMPLE = 4
+SAMPLE = 40
 
 
 def counterexamples() -> list[tuple[Cell, str, dict[str, Any]]]:
