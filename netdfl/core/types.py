@@ -85,6 +85,7 @@ class Payload:
         encoded: a cache of the encoded form, which is made once a round and not for each neighbor.
         size: a cache of the bytes of a frame with this payload.
         digest: a cache of the digest of the contents.
+        checksum: a cache of the checksum of the encoded form, which a receiver compares in any case.
         length: a cache of the Euclidean length of the longest vector; infinity if a number can't be computed with.
     """
 
@@ -93,6 +94,7 @@ class Payload:
     encoded: tuple[bytes | memoryview, ...] | None = field(default=None, repr=False)
     size: int | None = field(default=None, repr=False)
     digest: str | None = field(default=None, repr=False)
+    checksum: int | None = field(default=None, repr=False)
     length: float | None = field(default=None, repr=False)
 
     def __deepcopy__(self, memo: object) -> Payload:

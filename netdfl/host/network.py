@@ -25,13 +25,13 @@ from netdfl.links.channel import Links
 from netdfl.node.admission import Admission
 from netdfl.node.delivery import NOT_ADMITTED
 from netdfl.node.mailbox import Mailbox
-from netdfl.record.event_log import content_digest
 from netdfl.scenario.build import build_underlay
 from netdfl.transport.base import Fate, Ledger, Transport, deliver_one
 from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.shared_memory.memory import SharedMemory
+from netdfl.transport.wire import FrameWriter
 from netdfl.underlay.told import ToldCore
 
 if TYPE_CHECKING:
@@ -161,9 +161,6 @@ LOOKAHEAD_AT_HOME = 64 * 1024
 """Bytes that a receiver may read ahead where all nodes are on one machine: without delay, more would not be faster."""
 
 
-_DIGITS = 16
-
-
 class PausableSink:
     """A sink in front of a mailbox. While it is closed it takes no messages, and they wait at their senders."""
 
@@ -218,7 +215,7 @@ class PausableSink:
 
     def _note(self, message: Message) -> None:
         if message.kind is Kind.DATA and not message.step:
-            self._came[message.round, message.src, message.epoch] = content_digest(message.payload)[:_DIGITS]
+            self._came[message.round, message.src, message.epoch] = f"{FrameWriter.checksum(message.payload):016x}"
 
     def _deliver(self, admission: Admission, message: Message) -> Fate | None:
         if not (why := admission.objection(message)):

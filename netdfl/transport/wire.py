@@ -142,9 +142,20 @@ class FrameWriter:
             digest = xxh3_64()
             for part in parts:
                 digest.update(part)
-            payload.encoded = (*parts, _CHECKSUM.pack(digest.intdigest()))
+            payload.checksum = digest.intdigest()
+            payload.encoded = (*parts, _CHECKSUM.pack(payload.checksum))
             payload.size = BODY_AT + sum(len(part) for part in payload.encoded)
         return payload.encoded
+
+    @staticmethod
+    def checksum(payload: Payload) -> int:
+        """Return the checksum of a payload's encoded form; a payload that was read from a frame has it already."""
+        if payload.checksum is None:
+            digest = xxh3_64()
+            for part in FrameWriter._content(payload):
+                digest.update(part)
+            payload.checksum = digest.intdigest()
+        return payload.checksum
 
     @staticmethod
     def write_body(payload: Payload, into: memoryview) -> None:
@@ -157,7 +168,8 @@ class FrameWriter:
                 digest.update(piece)
                 into[at : at + len(piece)] = piece
                 at += len(piece)
-        into[at:] = _CHECKSUM.pack(digest.intdigest())
+        payload.checksum = digest.intdigest()
+        into[at:] = _CHECKSUM.pack(payload.checksum)
 
     @staticmethod
     def _content(payload: Payload) -> list[_Buffer]:
@@ -290,7 +302,7 @@ class FrameReader:
             at = end
         if at != len(content):
             raise MalformedMessage(f"{len(content) - at} bytes follow the last array of a body")
-        return Payload(arrays, meta, size=BODY_AT + len(body))
+        return Payload(arrays, meta, size=BODY_AT + len(body), checksum=digest)
 
     @staticmethod
     def varint(data: memoryview, at: int) -> tuple[int, int]:
