@@ -406,7 +406,7 @@ class NodeHost:
         if not rejoin.keep_state:
             node.joining = self.blueprint.joining(self.id, node.kept.round, rejoin.weight)
             if node.delivery is not None:
-                node.delivery.first = node.kept.round
+                node.delivery.join_at(node.kept.round)
 
     # a failure detector of the nodes' own, and deadlocks that they find alone
 

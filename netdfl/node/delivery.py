@@ -111,13 +111,11 @@ class AcknowledgingTransport:
             keeps: whether the node's state is saved. If so, a message is acknowledged once a saved state includes it.
             still: returns whether the node is paused; nothing is sent again meanwhile.
             gave_up: called with each message that was sent as often as allowed and is still unacknowledged.
-            came_again: called once with each arriving data message of a round before `first`.
+            came_again: called once with each arriving data message of a round before that of `join_at`.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still, self.keeps, self.gave_up, self.came_again = still, keeps, gave_up, came_again
-        self.first = 0
-        """The first round of a restarted node without its state: before its crash, it may have taken messages of
-        earlier rounds."""
+        self._first = 0
         self.refused: set[PeerMessage] = set()
         self._unacknowledged: dict[PeerMessage, _PendingMessage] = {}
         self._acknowledged: list[Acknowledgement] = []
@@ -150,6 +148,10 @@ class AcknowledgingTransport:
         """Stop repeating messages, and close the inner transport."""
         self.close()
         await self.inner.aclose()
+
+    def join_at(self, round: int) -> None:
+        """Report arriving messages of rounds before `round` to `came_again`: an earlier life may have taken them."""
+        self._first = round
 
     def close(self) -> None:
         """Stop repeating unacknowledged messages."""
@@ -276,7 +278,7 @@ class AcknowledgingTransport:
         id = message.src, message.logical
         if fate in _REFUSALS:
             self.refused.add(id)
-        if message.round < self.first and fate is not Fate.DUPLICATE:
+        if message.round < self._first and fate is not Fate.DUPLICATE:
             self.came_again(message)
         meta = {"taken": id not in self.refused, "epoch": message.epoch}
         head = (self.node, message.src, Kind.ACK, self.epoch, message.round, message.step, message.attempt)

@@ -13,6 +13,7 @@ from netdfl.testing.world_faults import (
     crash_is_no_death,
     crash_of_the_server,
     kill_of_a_node,
+    late_join,
     stall_named_and_ended,
     stall_skipped,
 )
@@ -24,6 +25,7 @@ RARELY = (
     crash_is_no_death,
     crash_of_the_server,
     kill_of_a_node,
+    late_join,
     stall_named_and_ended,
     stall_skipped,
     interrupt,

@@ -96,6 +96,7 @@ def test_a_search_is_the_same_whoever_makes_its_trials_in_whatever_order(small: 
     assert LastFirst.stopped == 0
 
 
+@pytest.mark.soak
 def test_processes_of_an_engine_make_the_trials_from_files_alone(small: dict[str, Any], tmp_path: Path) -> None:
     here = told(exploration(small, tmp_path / "here"), runs=PART)
     assert told(exploration(small, tmp_path / "there", LocalRunner, jobs=1), runs=PART) == here

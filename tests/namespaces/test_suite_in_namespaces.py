@@ -1,7 +1,10 @@
-"""The suite of worlds in namespaces."""
+"""The suite of worlds in namespaces. Rare is what its supervisor does exactly as in `processes`, and slowly."""
 
 from __future__ import annotations
 
+from netdfl.testing.world_ends import resume_of_a_killed_run
+from netdfl.testing.world_faults import crash_and_return_with_kept_state
 from tests.suite_of_worlds import suite_of
 
-bench, test_conformance = suite_of("namespaces")
+RARELY = (crash_and_return_with_kept_state, resume_of_a_killed_run)
+bench, test_conformance = suite_of("namespaces", RARELY)

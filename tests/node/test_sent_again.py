@@ -263,7 +263,8 @@ async def test_what_may_have_been_taken_by_a_life_before_is_told_once() -> None:
     told: list[int] = []
     node.delivery.came_again = lambda message: told.append(message.round)
     for first, round, fate in ((0, 2, Fate.DELIVERED), (3, 2, Fate.DELIVERED), (3, 1, Fate.REFUSED)):
-        node.delivery.first, node.inner.fate = first, fate
+        node.delivery.join_at(first)
+        node.inner.fate = fate
         deliver_one(node.delivery, Message(1, 0, Kind.DATA, 0, round, 0, 0, Payload()))
     for round, fate in ((2, Fate.DUPLICATE), (3, Fate.DELIVERED), (0, None)):
         node.inner.fate = fate

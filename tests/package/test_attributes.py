@@ -37,6 +37,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "transport/security/tls.py: context.check_hostname": "Python's context of TLS is configured so",
     "transport/security/tls.py: context.verify_mode": "Python's context of TLS is configured so",
     "transport/wire.py: payload.encoded": "a payload keeps its encoded form, made once for all receivers",
+    "transport/wire.py: payload.checksum": "a payload keeps the checksum of its encoded form",
     "transport/wire.py: payload.size": "a payload keeps its exact length",
     "worlds/simulated/ledger.py: edge.sent": "the fleet's ledger counts in the account of an edge, without a call",
     "worlds/simulated/ledger.py: self._edge(kind, dst).delivered": "the ledger counts in the account of an edge",

@@ -177,6 +177,7 @@ def test_a_node_of_other_credentials_or_of_none_is_named(
     assert words in fleet.logs([says])
 
 
+@pytest.mark.soak
 def test_a_crash_of_the_schedule_and_a_return(fleets: list[HandFleet], tmp_path: Path) -> None:
     crash = "events: [{at_round: 2, crash: 1, restart_after: 200ms, state: kept}, {at_round: 3, crash: 2}]\n"
     fleets.append(fleet := HandFleet(tmp_path / "fleet", CONSENSUS + crash, 3))
