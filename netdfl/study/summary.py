@@ -192,7 +192,9 @@ class PairedDifference:
         high: the upper end.
         p: the p-value of the paired t-test.
         p_holm: the p-value corrected for all tested pairs of the figure.
-        tested: false if each point has the same value in all its runs, so that chance plays no part.
+        tested: false if each point has the same value in all its runs, or both have the same for every seed, so that
+            chance plays no part.
+        comparisons: the number of tested pairs that `p_holm` is corrected for.
     """
 
     figure: str
@@ -205,6 +207,7 @@ class PairedDifference:
     p: float
     p_holm: float = 1.0
     tested: bool = True
+    comparisons: int = 1
 
     @property
     def holds(self) -> bool:
@@ -228,7 +231,7 @@ def differences(points: Sequence[GridPoint], figure: str, *, log: bool = False) 
 def holm(found: Sequence[PairedDifference]) -> list[PairedDifference]:
     """Return the differences with p-values corrected by Holm."""
     corrected = holm_corrected([each.p for each in found])
-    return [replace(each, p_holm=p) for each, p in zip(found, corrected, strict=True)]
+    return [replace(each, p_holm=p, comparisons=len(found)) for each, p in zip(found, corrected, strict=True)]
 
 
 def holm_corrected(p: Sequence[float]) -> list[float]:
@@ -256,7 +259,7 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
     apart = [y - x for x, y in pairs]
     found = estimate(apart)
     bounds = [math.exp(x) if log else x for x in found[1:]]
-    tested = len(set(pairs)) > 1
+    tested = len(set(pairs)) > 1 and any(apart)
     return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], paired_t(apart), tested=tested)
 
 

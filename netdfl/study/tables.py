@@ -38,13 +38,19 @@ _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{
 _SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 TEST = (
     "Pairs that differ in one respect, by a paired two-sided t-test over the seeds that both have, corrected by Holm "
-    f"over all tested pairs of a figure; a difference holds below {LEVEL:g}. What is the same in every run of a point "
-    "is not tested"
+    f"over all tested pairs of a figure; a difference holds below {LEVEL:g}. An interval is that of its pair alone, "
+    "without this correction. What is the same in every run of both, or the same in both for every seed, is not tested "
+    "and not counted"
+)
+BOLD = (
+    "Bold: the best mean and the next ones, down to the first that differs from the best or is not compared with it. "
+    "Rows are compared that differ in one respect and share two seeds. Equal numbers are marked alike; nothing is "
+    "marked where that would be all"
 )
 LEGEND = (
     "Mean ± standard deviation over runs with different seeds, and the 95 % confidence interval of the mean (Student's "
-    "t, cut at 0 % and 100 %; of shares of runs Wilson's, without a deviation). Bold: the best, and what does not "
-    "differ from it; nothing where that would be all, nor in a metric of which it is not known whether more is better."
+    "t, cut at 0 % and 100 %; of shares of runs Wilson's, without a deviation). "
+    f"{BOLD}, nor in a metric of which it is not known whether more is better."
 )
 
 
@@ -67,18 +73,22 @@ class SweepTable:
         return differences(self.points, name, log=name in self.logs)
 
     def best(self, name: str) -> set[int]:
-        """Return the indices of the points that are best in a figure, or not significantly different from the best.
+        """Return the indices of the points that a figure's column marks, by the rule in `BOLD`.
 
-        The set is empty if it would have all points in it.
+        No point is in it without all those of a better mean; it is empty if it would have all points in it.
         """
         means = {index: each.mean for index, each in enumerate(self._estimates(name)) if each is not None}
         if len(means) < 2 or name not in MORE | LESS:
             return set()
-        leader = (max if name in MORE else min)(means, key=lambda index: means[index])
-        held = [{id(each.first), id(each.second)} for each in self.found(name) if each.holds]
-        known = [{id(each.first), id(each.second)} for each in self.found(name)]
-        pairs = {index: {id(self.points[index]), id(self.points[leader])} for index in means}
-        found = {index for index, pair in pairs.items() if index == leader or (pair in known and pair not in held)}
+        ranked = sorted(means, key=lambda index: means[index], reverse=name in MORE)
+        near = [{id(each.first), id(each.second)} for each in self.found(name) if not each.holds]
+        marked = {number(name, means[ranked[0]])}
+        for index in ranked[1:]:
+            shown = number(name, means[index])
+            if shown not in marked and {id(self.points[index]), id(self.points[ranked[0]])} not in near:
+                break
+            marked.add(shown)
+        found = {index for index in means if number(name, means[index]) in marked}
         return found if len(found) < len(means) else set()
 
     def markdown(self) -> str:
@@ -86,10 +96,15 @@ class SweepTable:
         rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**"))
         table = markdown_table([*self._varied(), "runs", *map(words, self.names)], rows)
         lines = [self._sentence(each) for name in self.names for each in self.found(name) if each.tested or each.holds]
-        pairs = "\n".join(f"- {line}" for line in lines) or "No two points share two seeds, so nothing is compared."
+        pairs = "\n".join(f"- {line}" for line in lines) or self._why_none()
         same = "".join(f"- {line}\n" for line in self.alike())
         notes = "".join(f"{line}\n" for line in self._notes())
         return f"{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
+
+    def _why_none(self) -> str:
+        if any(self.found(name) for name in self.names):
+            return "No two points that are compared differ."
+        return "No two points share two seeds, so nothing is compared."
 
     def alike(self) -> list[str]:
         """Return a sentence for every two points whose figures are equal for every seed: probably one method."""
@@ -112,9 +127,9 @@ class SweepTable:
         rows = [" & ".join([*map(tex, label), *cells]) for label, cells in self._rows(_in_tex, "\\textbf{{{}}}")]
         heading = " & ".join([*map(tex, self._varied()), "runs", *(tex(words(name)) for name in self.names)])
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
-        caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds. Bold: the best, and what does not differ "
-        caption += "from it by a paired two-sided $t$-test over seeds, corrected by Holm over all tested pairs of a "
-        caption += f"column, at {tex(f'{LEVEL:.0%}')}."
+        caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds. {BOLD}. What differs does so by a paired "
+        caption += "two-sided $t$-test over seeds, corrected by Holm over all tested pairs of a column, at "
+        caption += f"{tex(f'{LEVEL:.0%}')}, or in every run."
         caption += "".join(f" {tex(line)}" for line in self._notes())
         body = "".join(f"  {row} \\\\\n" for row in rows)
         return (
@@ -158,7 +173,8 @@ class SweepTable:
             return [self._sentence(each) for each in held]
         none = "the difference does not hold" if len(tested) == 1 else f"none of {len(tested)} differences holds"
         nearest = min(tested, key=lambda each: each.p_holm)
-        return [f"{words(name)}: {none}; the nearest is {self._size(nearest)}, corrected p {nearest.p_holm:.2g}"]
+        alone = ", an interval of this pair alone" if nearest.comparisons > 1 else ""
+        return [f"{words(name)}: {none}; the nearest is {self._size(nearest)}{alone}, {_probability(nearest)}"]
 
     def _estimates(self, name: str) -> list[Estimate | None]:
         return [estimates(point, name, log=name in self.logs) for point in self.points]
@@ -205,7 +221,7 @@ class SweepTable:
         what = f"{words(each.figure)}, {self._size(each)}"
         if not each.tested:
             return f"{what} in every run"
-        return f"{what}, p {each.p:.2g}, corrected {each.p_holm:.2g}: {'holds' if each.holds else 'does not hold'}"
+        return f"{what}, {_probability(each)}: {'holds' if each.holds else 'does not hold'}"
 
     def _size(self, each: PairedDifference) -> str:
         """Return the names of two points and their difference as text, with an interval if chance plays a part."""
@@ -214,6 +230,12 @@ class SweepTable:
         unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
         interval = f" ({low} to {high})" if each.tested else ""
         return f"{called(each.second)} against {called(each.first)}: {mean}{unit}{interval}"
+
+
+def _probability(each: PairedDifference) -> str:
+    """Return the p-value as text, with the corrected one if there are several comparisons."""
+    several = f", corrected for {each.comparisons} comparisons {each.p_holm:.2g}" if each.comparisons > 1 else ""
+    return f"p {each.p:.2g}{several}"
 
 
 def _in_markdown(mean: str, deviation: str, interval: str) -> str:

@@ -128,6 +128,72 @@ def test_a_latex_table_can_be_referred_to_and_says_what_its_columns_are() -> Non
     assert parse_latex(text)[1][3].strip() == "0.141", "no best one: who trains less keeps its models closer"
 
 
+def two_keys(method: str, topology: str, figure: str, numbers: list[float]) -> GridPoint:
+    values = (("algorithm.name", method), ("topology.kind", topology))
+    by_seed = {seed: {figure: value} for seed, value in enumerate(numbers)}
+    return GridPoint("", values, 0, {figure: tuple(numbers)}, by_seed)
+
+
+def grid(figure: str, *rows: list[float]) -> SweepTable:
+    """A table of two methods on two topologies; the last row differs from the first in both."""
+    keys = [("a", "ring"), ("a", "torus"), ("b", "ring"), ("b", "torus")]
+    points = [two_keys(*key, figure, row) for key, row in zip(keys, rows, strict=True)]
+    return SweepTable(points, [figure], frozenset())
+
+
+def test_no_row_is_marked_where_a_better_one_is_not() -> None:
+    """The third row is not known to differ from the first, as it varies much, but the second is, and is better."""
+    first, noisy, worst = [0.930, 0.932, 0.931, 0.929], [0.95, 0.80, 0.97, 0.82], [0.5, 0.5, 0.5, 0.51]
+    between = [x - 0.01 - 1e-4 * n for n, x in enumerate(first)]
+    table = grid("test_accuracy", first, between, noisy, worst)
+    assert [each.holds for each in table.found("test_accuracy")][:2] == [True, False]
+    assert table.best("test_accuracy") == {0}
+
+
+def test_a_better_row_that_is_not_compared_ends_the_marks_and_the_caption_says_so() -> None:
+    first, noisy, worst = [0.930, 0.932, 0.931, 0.929], [0.95, 0.80, 0.97, 0.82], [0.5, 0.5, 0.5, 0.51]
+    table = grid("test_accuracy", first, worst, noisy, [x - 0.01 for x in first])
+    assert table.best("test_accuracy") == {0}
+    for text in (table.markdown(), table.latex("a")):
+        assert "down to the first that differs from the best or is not compared with it." in text
+        assert "Rows are compared that differ in one respect and share two seeds." in text
+
+
+def test_equal_numbers_are_marked_alike_and_nothing_where_all_are_equal() -> None:
+    low, high = [4.67] * 3, [5.1] * 3
+    table = grid("virtual_duration_s", low, high, [4.6701] * 3, low)
+    assert table.best("virtual_duration_s") == {0, 2, 3}
+    assert table.markdown().count("**4.67**") == 3
+    assert grid("virtual_duration_s", low, low, [4.6701] * 3, low).best("virtual_duration_s") == set()
+
+
+def test_what_is_equal_seed_by_seed_is_neither_tested_nor_counted() -> None:
+    twins = [POINTS[0], point("twin", WORSE), POINTS[1]]
+    table = SweepTable(twins, ["test_accuracy"], frozenset())
+    equal, *others = table.found("test_accuracy")
+    assert [equal.tested, *(each.tested for each in others)] == [False, True, True]
+    assert not equal.holds
+    assert {each.comparisons for each in others} == {2}
+    assert [each.p_holm for each in others] == pytest.approx([2 * each.p for each in others])
+    assert "twin against plain" not in table.markdown()
+    assert "No two points that are compared differ." in SweepTable(twins[:2], ["test_accuracy"], frozenset()).markdown()
+
+
+def test_an_interval_and_a_corrected_p_do_not_seem_to_contradict_each_other() -> None:
+    """Of each pair the interval may exclude 0 where p, corrected for three, is above the level."""
+    points = [point("a", [0.80, 0.82, 0.81]), point("b", [0.84, 0.88, 0.88]), point("c", [0.90, 0.75, 0.80])]
+    table = SweepTable(points, ["test_accuracy"], frozenset())
+    nearest = min(table.found("test_accuracy"), key=lambda each: each.p)
+    assert nearest.low > 0
+    assert nearest.p < 0.05 < nearest.p_holm
+    said = io.StringIO()
+    table.show("a", Console(file=said, width=300))
+    once = f"p {nearest.p:.2g}, corrected for 3 comparisons {nearest.p_holm:.2g}"
+    assert f"), an interval of this pair alone, {once}\n" in said.getvalue()
+    assert f"{once}: does not hold" in table.markdown()
+    assert "An interval is that of its pair alone, without this correction." in table.markdown()
+
+
 def test_what_is_the_same_in_every_run_of_a_point_has_neither_deviation_nor_interval() -> None:
     same = [each._replace(figures={"bytes_sent": (3e6, 3e6)}) for each in POINTS]
     assert "| new_method | 2 | 3 MB |" in SweepTable(same, ["bytes_sent"], frozenset()).markdown()
