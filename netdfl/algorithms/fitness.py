@@ -84,7 +84,7 @@ def nesterov_acts(params: Mapping[str, object], num_rounds: int) -> Iterator[str
 
 
 def slow_rounds(params: Json, num_rounds: int) -> Iterator[str]:
-    """Warn if the last round does not average exactly, or if Nesterov's form has no effect, for lack of momentum."""
+    """Warn if SlowMo's run ends without an exact average, or if it sets Nesterov's form without momentum."""
     if left := num_rounds % params["every"]:
         what = "the last round comes" if left == 1 else f"the last {left} rounds come"
         yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"

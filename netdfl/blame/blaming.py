@@ -66,9 +66,10 @@ class Blame:
     set_runs: int = 0
 
     def gain(self, outcome: PlayOutcome | None) -> float | None:
-        """Return by how much the `outcome` of a play is better than the run itself, in units of the target.
+        """Return how much better the `outcome` of a run without some candidates is than the run itself.
 
-        None if the play misses the target. If the run itself missed it, the time of the run's end counts as its cost.
+        The result is in units of the target; None if the run without them misses the target. If the run itself missed
+        it, the time of the run's end counts as its cost.
         """
         before = self.target.cost(self.base)
         after = None if outcome is None else self.target.cost(outcome)

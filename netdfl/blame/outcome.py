@@ -20,7 +20,7 @@ class FigureAt(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayOutcome:
-    """The outcome of a play.
+    """The outcome of a play: one run of the blamed scenario, as it was or without some of the possible causes.
 
     Attributes:
         end_ns: the virtual time at which the play ended.

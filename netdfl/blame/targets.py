@@ -38,7 +38,7 @@ class BlameTarget:
         return self.name == "end" or self.at_least is not None or self.at_most is not None
 
     def cost(self, outcome: PlayOutcome) -> float | None:
-        """Return the cost of a play: ns, bytes, or the last accuracy times -1; None if the play misses the target."""
+        """Return the cost of a run: ns, bytes, or the last accuracy times -1; None if the run misses the target."""
         if self.name == "end":
             return outcome.end_ns if outcome.whole else None
         if self.name == "bytes":

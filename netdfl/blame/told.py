@@ -115,13 +115,19 @@ def _gain(blame: Blame, outcome: PlayOutcome | None) -> str:
 
 
 def _to_round(blame: Blame, row: BlameRow, round: int, at_ns: int) -> str:
-    """Return, as text, how much earlier a play evaluated the round in which the run itself reached the target."""
+    """Return, as text, how much earlier the run without the row's candidate evaluated the target metric of `round`.
+
+    In `round`, at `at_ns`, the run itself reached the target.
+    """
     then = _at_round(blame, row, round)
     return "not by its end" if then is None else blame.target.gain_told(at_ns - then, at_ns)
 
 
 def _at_round(blame: Blame, row: BlameRow, round: int) -> int | None:
-    """Return when a play evaluated the target's figure after `round`, in nanoseconds; None if it did not."""
+    """Return when the run without the row's candidate evaluated the target metric of `round`, in nanoseconds.
+
+    None if that run could not be made, or did not evaluate the metric in that round.
+    """
     values = () if row.outcome is None else row.outcome.figures.get(blame.target.figure, ())
     return next((each.at_ns for each in values if each.round == round), None)
 

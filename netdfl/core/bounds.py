@@ -86,10 +86,10 @@ class MemoryBounds:
 
     @property
     def peer_bytes(self) -> int:
-        """Maximum bytes of one peer's messages that are stored before they are awaited."""
+        """Maximum bytes of one peer's messages that are stored for steps that the node does not await yet."""
         return self.window * self.frame_bytes
 
     @property
     def mailbox_bytes(self) -> int:
-        """Maximum bytes of all peers' messages that are stored before they are awaited."""
+        """Maximum bytes of all peers' messages that are stored for steps that the node does not await yet."""
         return self.peers * self.peer_bytes

@@ -224,9 +224,15 @@ class _Fleet:
         return AwaitedMessage(AwaitedFate.IN_FLIGHT if serves else AwaitedFate.UNSENT)
 
     def is_lost_request(self, edge: Edge, giver: Account, slot: StepId) -> bool:
-        """Return whether the request for a reply over `edge` was lost: only an earlier life of the asked node got it.
+        """Return whether a request was lost because the asked node restarted after it had received the request.
 
-        If so, it was sent and is not under way, but the present life neither keeps it nor has answered it.
+        The caller has checked that the request is not under way and has no reply. It was lost if the asking node sent
+        it, and the asked node has restarted, is up, and does not list it among its unanswered requests.
+
+        Args:
+            edge: the edge of the reply, from the asked node to the asking one.
+            giver: the account of the asked node.
+            slot: the round and step of the request.
         """
         asker = self.accounts.get(edge[1])
         count = None if asker is None else asker.edges.get(edge[0])

@@ -63,7 +63,10 @@ class FusedStage(Stage):
         return (Departure(unit, at_ns),)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change to the stages up to the first that delays; units that it releases pass the other stages."""
+        """Apply a change to the stages before the first one that delays; return what becomes of the units it releases.
+
+        Such a unit, which a stage held until now, passes through all stages that follow its own.
+        """
         instant = next((p for p, stage in enumerate(self.stages) if not stage.instant), len(self.stages))
         outcomes: list[StageOutcome] = []
         for place in reversed(range(instant)):

@@ -181,7 +181,7 @@ class StatefulAggregation(Protocol[S]):
         """Return a client's state before round 0."""
 
     def notice(self, state: S, inbox: Inbox, view: View) -> S:
-        """Return a client's state after it received the broadcast."""
+        """Return a client's state after the server's broadcast of the round, which `inbox` holds if it arrived."""
 
     def report_from(self, state: S, update: Update, received: Received, view: View) -> tuple[S, Outbox, Tensor, Extras]:
         """Return a client's new state and messages, and what the server loses by compression.

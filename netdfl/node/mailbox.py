@@ -62,7 +62,8 @@ class Mailbox:
             keep_late: whether late messages carry push-sum mass and so are kept for the next exchange.
             stale: how many rounds older than the next exchange a late message may be and still be taken.
             bound: how many unread messages are kept before the mailbox pushes back.
-            peer_bytes: how many bytes of one sender's messages are kept before they are awaited; 0: any number.
+            peer_bytes: how many bytes are kept of one sender's messages for steps that the node does not await yet;
+                0: any number. The transport must hold further ones, and their sender waits; a single one always fits.
             late_bytes: how many bytes of late messages are kept; 0: any number.
         """
         self.peer_bytes, self.late_bytes = peer_bytes, late_bytes

@@ -39,7 +39,10 @@ _GIT_S = 20
 
 
 def as_published(scenario: Scenario) -> Scenario:
-    """Return `scenario` with the recording options of a published cell: models are kept, messages are not."""
+    """Return `scenario` with the recording options for a run behind a cell of a published table.
+
+    The run keeps its models, and records messages as totals by link and round.
+    """
     evaluation = scenario.evaluation.model_copy(update={"keep_models": True})
     return scenario.model_copy(update={"evaluation": evaluation, "record": Recording(messages="per_link")})
 

@@ -74,7 +74,10 @@ def spans(
     every_rounds: PositiveInt | None = None,
     count: PositiveInt | None = None,
 ) -> list[Span]:
-    """Return the time spans of an event, counted from the fleet's start, or in rounds of its messages or node.
+    """Return the spans of a scenario event: in ns since the fleet's start, or in rounds.
+
+    A round is the round of a message on the links concerned, or the round of the node concerned. `facts` gives the
+    end of the run, before which every span must begin.
 
     `at` (or `from`) begins it; `for` or `to` ends it; without these it lasts. `every` repeats it `count` times, or
     until `to`, or the end of the run. `at_round`, `for_rounds`, `to_round` and `every_rounds` are the same in rounds;

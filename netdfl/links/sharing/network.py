@@ -66,10 +66,10 @@ class FairNetwork:
         return min(self._emptying.values()) if self._emptying else None
 
     def retimed(self, now_ns: int, since_ns: int | None = None) -> Sequence[StageOutcome]:
-        """Start and end the marked flows, recompute the rates, and return the new departures.
+        """Start and end the flows marked by `starts` and `ends`, recompute the rates, and return the new departures.
 
-        `since_ns` is the time since when the new rates hold, if they are known only later; None: `now_ns`. No flow
-        changes before its own last change.
+        `since_ns` is the earlier time from which the new rates hold, if they become known late; None: `now_ns`. A flow
+        whose rate was last set after `since_ns` takes its new rate from that later time on.
         """
         for link in [link for link, at_ns in self._emptying.items() if at_ns <= now_ns]:
             self._touched[link] = None

@@ -60,7 +60,7 @@ class ToldLink(SharedLink):
         self.forget()
 
     def forget(self) -> None:
-        """Discard the state of the notices to the receiver, which has restarted."""
+        """Forget which notices the receiver got, and number messages anew: it restarted, is gone, or got none yet."""
         self._told, self._unit = ENDED, None
         self._begun = 0
 

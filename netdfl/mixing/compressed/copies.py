@@ -112,7 +112,7 @@ class Copy(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The counts of references whose copies went out of step because messages were lost.
+    """Counts of differences that a receiver could not decode, as earlier ones were lost or late, and of repairs.
 
     Attributes:
         gaps: the differences that could not be decoded on arrival.

@@ -70,7 +70,7 @@ class Choco(RowMixing):
         return ChocoState(heard.start, heard, step)
 
     def figures(self, state: ChocoState) -> Mapping[str, float]:
-        """Return metrics: the counts of references that lost messages put out of step, and the step size gamma."""
+        """Return the step size gamma, and the counts of differences that could not be decoded and of repairs."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def outgoing(self, state: ChocoState, update: Update, step: int, view: View) -> tuple[ChocoState, Outbox]:

@@ -91,7 +91,7 @@ class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
         """Return the share for `j` in a round: a factor of the reference vector, and a part of w."""
 
     def figures(self, state: S) -> Mapping[str, float]:
-        """Return metrics: the counts of references that lost messages put out of step, and the step size gamma."""
+        """Return the step size gamma, and the counts of differences that could not be decoded and of repairs."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:

@@ -53,7 +53,7 @@ class LinkEventBand:
 
 
 def find_bands(run: Run) -> list[LinkEventBand]:
-    """Return the link changes of `run`, in the order of their entries."""
+    """Return the link changes of `run`, a band for each entry of the scenario's `events`, in the order of that list."""
     rows = run.rows(
         f"SELECT at_s, round, kind, details FROM events WHERE {SCHEDULED} ORDER BY at_s, NOT ends_with(kind, ?), kind",
         [ENDS],

@@ -94,7 +94,10 @@ def _link(form: UnderlayForm, number: int, crossed: _Crossings, carried: Floats,
 
 
 class _Crossings:
-    """The messages that arrived, split where routes changed meanwhile, and the core links that they crossed."""
+    """The messages that arrived, and the core links that each crossed.
+
+    A message that was under way while the routes changed counts as several parts, one for each set of routes.
+    """
 
     def __init__(self, form: UnderlayForm, rows: Mapping[str, Floats]) -> None:
         site_of = np.asarray(form["site_of"], dtype=int)

@@ -95,7 +95,12 @@ class _TableReader:
         return self.found
 
     def _mirror(self, alike: bool, round_trips: bool) -> None:
-        """Copy measurements to the opposite direction: `round_trips`, or all if no end is named as source (`alike`)."""
+        """Copy measurements of a pair to its opposite direction, where that has none of the kind.
+
+        Args:
+            alike: whether neither column of nodes is named as the source; then latencies, rates and losses are copied.
+            round_trips: whether the table has round-trip times; then latencies are copied in any case.
+        """
         facts = self.found.facts
         for (src, dst), said in list(facts.items()):
             back = facts.get((dst, src), LinkMeasurements())
