@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -88,8 +89,11 @@ def _deaths(path: Path) -> list[int]:
     return [node["round"] for node in nodes if node["phase"] == "died"]
 
 
-def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
-    """Draw a metric over rounds to `path`. Equal curves are drawn once; a cross marks a curve that ends early."""
+def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> bool:
+    """Draw a metric over rounds to `path`; return whether there was something to draw.
+
+    Equal curves are drawn once; a cross marks a curve that ends early.
+    """
     figure, axes = _canvas(drawn)
     curves = {name: curve_of(cells, drawn.y) for name, cells in by_line(ran).items()}
     looks = dict(zip(curves, zip(cycle(COLORS), cycle(STROKES), strict=False), strict=False))
@@ -104,7 +108,7 @@ def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> Non
             axes.plot(curve.rounds[-1:], curve.middle[-1:], marker="x", ms=9, mew=2.2, color=color)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
-    _save(figure, path)
+    return _save(figure, path)
 
 
 def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
@@ -115,8 +119,11 @@ def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
     return names
 
 
-def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels: Mapping[str, str]) -> None:
-    """Draw a metric of the nodes against another one of earlier rounds to `path`; `labels` are names for people."""
+def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels: Mapping[str, str]) -> bool:
+    """Draw a metric of the nodes against another one of earlier rounds to `path`; `labels` are names for people.
+
+    Return whether there was something to draw.
+    """
     figure, axes = _canvas(drawn)
     metric, _, lag = drawn.x.partition("@")
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
@@ -125,7 +132,7 @@ def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels
     axes.set_xscale("log")
     label_logs(axes.xaxis)
     axes.set_xlabel(f"{labels.get(metric, metric)} {'a round' if lag == '1' else f'{lag} rounds'} before")
-    _save(figure, path)
+    return _save(figure, path)
 
 
 def sent(ran: CellResult, metric: str) -> tuple[list[float], list[float]]:
@@ -145,8 +152,11 @@ def of_fleet(path: Path, metric: str) -> list[Json]:
     return [row for row in found if row["value"] is not None]
 
 
-def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
-    """Draw the fleet's metric against the bytes sent so far to `path`, one line per run."""
+def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> bool:
+    """Draw the fleet's metric against the bytes sent so far to `path`, one line per run.
+
+    Return whether there was something to draw.
+    """
     figure, axes = _canvas(drawn)
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
         for number, each in enumerate(cells):
@@ -155,7 +165,7 @@ def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
     axes.set_xscale("log")
     label_logs(axes.xaxis, "B")
     axes.set_xlabel("bytes sent by all nodes")
-    _save(figure, path)
+    return _save(figure, path)
 
 
 def by_line(ran: Sequence[CellResult]) -> dict[str, list[CellResult]]:
@@ -175,8 +185,13 @@ def _canvas(drawn: FigureSpec) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _save(figure: Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> bool:
+    """Write a plot to `path`, but not one without a single point; return whether it was written."""
     (axes,) = figure.axes
+    places = [line.get_xdata() for line in axes.lines] or [dots.get_offsets() for dots in axes.collections]
+    if not any(map(np.size, places)):
+        return False
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8, markerscale=2, handlelength=4.5)
     save(figure, path)
+    return True

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from netdfl.core.errors import InputError
 from netdfl.core.given_files import given_text
 from netdfl.core.units import parse_probability, parse_rate_bps, parse_size_bytes, parse_time_ns
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.loading.document import parse
+from netdfl.scenario.model.choices import nearest
 from netdfl.scenario.model.fields import Strict
 
 SCHEMA = "netdfl/study/1"
@@ -202,9 +204,16 @@ def load_study(file: Path, folder: Path) -> list[GridPlan]:
     try:
         study = StudyFile.model_validate(_read(file))
     except ValidationError as exc:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_key_meant(e)}" for e in exc.errors())
         raise InputError(f"{file}: {wrong}") from exc
     return [_plan(name, sweep, folder) for name, sweep in study.sweeps.items()]
+
+
+def _key_meant(error: ErrorDetails) -> str:
+    """Return the remedy for an unknown key of a figure; empty for other errors."""
+    place = error["loc"]
+    is_key = error["type"] == "extra_forbidden" and place[:1] == ("sweeps",) and "figures" in place[2:3]
+    return f": {nearest(place[-1], list(FigureSpec.model_fields))}" if is_key else ""
 
 
 def _plan(name: str, sweep: Sweep, folder: Path) -> GridPlan:

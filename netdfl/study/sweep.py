@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
+from netdfl.study.figure_names import check_figures
 from netdfl.study.outcome import WARNED
 from netdfl.study.plan import (
     Cell,
@@ -94,6 +95,8 @@ def sweep(
     if study and vary:
         raise InputError(f"{file}: is a study and says itself what varies; --vary is for a scenario, --set for both")
     plans = load_study(file, out / "scenarios") if study else [_plan_of(file, vary)]
+    for plan in plans if study else ():
+        check_figures(plan, sets)
     grids = [_looked(plan, _cells(plan, seeds, sets), out / plan.name) for plan in plans]
     far = far or Far()
     far.total = sum(len(grid.cells) for grid in grids)
@@ -218,12 +221,15 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
     names = _worth_showing(points, plan.figures)
     _write_tables(SweepTable(points, names, LOGS), plan.name, out, console)
     link_runs(ran, out / "runs")
-    _draw(ran, points, plan, out / "figures")
+    undrawn = _draw(ran, points, plan, out / "figures")
+    for drawn in undrawn if not plan.learning else ():
+        console.print(f"figure {drawn.y} by {drawn.x} is not drawn: the runs have nothing to show", markup=False)
     for kind in WARNED:
         if of := sum(bool(value) for point in points for value in point.figures.get(kind, ())):
             console.print(f"{of} of {len(ran)} cells {kind}: see {kind} in {out / 'cells.csv'}", markup=False)
     num_failed = sum(each.failed for each in ran)
-    console.print(f"{len(ran)} cells, {num_failed} failed; tables and figures in {out}", markup=False)
+    written = "tables and figures" if (out / "figures").is_dir() else "tables"
+    console.print(f"{len(ran)} cells, {num_failed} failed; {written} in {out}", markup=False)
     return num_failed
 
 
@@ -234,23 +240,37 @@ def _write_tables(table: SweepTable, title: str, out: Path, console: Console) ->
     table.show(title, console)
 
 
-def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan, folder: Path) -> None:
-    from netdfl.study.curves import draw_curves, draw_points, draw_sent
+def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan, folder: Path) -> list[FigureSpec]:
+    """Draw the plots of a plan to `folder`; return those that would be empty, or have one value, and are not drawn."""
     from netdfl.study.learning import draw_learning
-    from netdfl.study.plots import draw
 
     for metric in plan.learning:
         draw_learning(ran, metric, folder, log=metric in LOGS)
     labels = {drawn.y: drawn.label for drawn in plan.figures if drawn.label}
-    for drawn in plan.figures:
-        if drawn.x == "round":
-            draw_curves(ran, drawn, folder / f"{drawn.y}_by_round.png")
-        elif drawn.x == "bytes_sent":
-            draw_sent(ran, drawn, folder / f"{drawn.y}_by_bytes_sent.png")
-        elif "@" in drawn.x:
-            draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png", labels)
-        elif drawn.y in _worth_showing(points, [drawn]) and len(_values(points, drawn.y)) > 1:
-            draw(points, drawn, folder / f"{drawn.y}.png")
+    return [drawn for drawn in plan.figures if not _draw_one(ran, points, drawn, labels, folder)]
+
+
+def _draw_one(
+    ran: Sequence[CellResult],
+    points: Sequence[GridPoint],
+    drawn: FigureSpec,
+    labels: Mapping[str, str],
+    folder: Path,
+) -> bool:
+    """Draw one plot to `folder`; return whether there was something to draw."""
+    from netdfl.study.curves import draw_curves, draw_points, draw_sent
+    from netdfl.study.plots import draw
+
+    if drawn.x == "round":
+        return draw_curves(ran, drawn, folder / f"{drawn.y}_by_round.png")
+    if drawn.x == "bytes_sent":
+        return draw_sent(ran, drawn, folder / f"{drawn.y}_by_bytes_sent.png")
+    if "@" in drawn.x:
+        return draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png", labels)
+    if drawn.y not in _worth_showing(points, [drawn]) or len(_values(points, drawn.y)) < 2:
+        return False
+    draw(points, drawn, folder / f"{drawn.y}.png")
+    return True
 
 
 def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -> list[str]:

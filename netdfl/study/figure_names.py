@@ -1,0 +1,128 @@
+"""The names that the figures of a study may have: metrics for `y`, and for `x` and `panels` what varies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from netdfl.core.errors import InputError
+from netdfl.core.fates import NOT_DELIVERED
+from netdfl.scenario.model.choices import nearest
+from netdfl.scenario.model.task import METRICS
+from netdfl.study.outcome import SHARES
+from netdfl.study.plan import FigureSpec, GridPlan
+
+_OF_FLEET = (
+    "consensus_distance",
+    "error",
+    "mean_local_accuracy",
+    "mean_personal_accuracy",
+    "test_accuracy",
+    "test_loss",
+    "weight_sum",
+)
+"""Metrics of the fleet that a run records when models are evaluated."""
+_OF_NODES = (
+    "bytes_sent",
+    "gamma",
+    "limbo",
+    "limbo_weight",
+    "personal_accuracy",
+    "reference_gaps",
+    "reference_lost_w",
+    "reference_resync_bytes",
+    "reference_resyncs",
+    "round_s",
+    "staleness",
+    "train_cpu_s",
+    "train_loss",
+    "train_s",
+    "wait_s",
+    "weight",
+)
+"""Metrics that each node records each round."""
+_OF_RUN = (
+    "bytes_sent",
+    "duration_s",
+    "largest_weight",
+    "missing",
+    "not_delivered",
+    "round_s_median",
+    "round_s_p95",
+    "rounds",
+    "rounds_per_s",
+    "smallest_weight",
+    "timeouts",
+    "train_loss",
+    "virtual_duration_s",
+    *NOT_DELIVERED,
+    *SHARES,
+)
+"""Figures of a whole run, beside the last values of the fleet's metrics."""
+_LAGGED = re.compile(r"(?P<metric>\w+)@\d+")
+_JUDGED = re.compile(r"(?:test|personal|mean_local|mean_personal)_(?P<metric>\w+)")
+_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
+
+
+def check_figures(plan: GridPlan, sets: Sequence[str] = ()) -> None:
+    """Raise InputError if a figure of `plan` has a name that no run of it records, or that does not vary.
+
+    Parts of a user's own, also in the overrides `sets`, may record metrics of any name; then all metrics are accepted.
+    """
+    own = _has_own_parts(plan, sets)
+    wrong = [
+        f"sweeps.{plan.name}.figures.{number}.{text}"
+        for number, drawn in enumerate(plan.figures)
+        for text in _wrong(drawn, list(plan.vary), own=own)
+    ]
+    if wrong:
+        raise InputError("\n".join(["no cell was run, as some figures never can be drawn:", *wrong]))
+
+
+def _wrong(drawn: FigureSpec, varied: list[str], *, own: bool) -> Iterator[str]:
+    """Yield what is wrong with a figure: key, value, remedy, and the values there are."""
+    lagged = _LAGGED.fullmatch(drawn.x)
+    if lagged is None and drawn.x not in (keys := ["round", "bytes_sent", *varied]):
+        yield f"x: {drawn.x!r} is not varied here: {_remedy(drawn.x, keys)}; or NAME@1, a metric a round before"
+    known = _metrics(drawn.x, varied)
+    for key, name in (("y", drawn.y), ("x", lagged["metric"] if lagged else drawn.y)):
+        if not (own or name in known or _is_judged(name)) and (key == "y" or lagged):
+            yield f"{key}: there is no metric {name!r} by {drawn.x}: {_remedy(name, known)}"
+    if drawn.panels:
+        yield from _wrong_panels(drawn, varied)
+
+
+def _wrong_panels(drawn: FigureSpec, varied: list[str]) -> Iterator[str]:
+    """Yield what is wrong with a figure's panels; only a figure over a varied value has some."""
+    panels = [name for name in varied if name != drawn.x]
+    if drawn.panels in varied and drawn.x not in varied:
+        yield f"panels: a figure by {drawn.x} has none: leave them out, or draw it by one of {', '.join(varied)}"
+    elif drawn.panels not in panels:
+        remedy = _remedy(drawn.panels, panels) if panels else "leave them out"
+        yield f"panels: nothing else varies as {drawn.panels!r}: {remedy}"
+
+
+def _remedy(name: str, known: list[str]) -> str:
+    """Return the nearest of the `known` names and all of them."""
+    told = nearest(name, known)
+    return told if told.startswith("use") else f"{told} There are {', '.join(sorted(known))}"
+
+
+def _metrics(x: str, varied: list[str]) -> list[str]:
+    """Return the names of metrics that can be drawn against `x`; all names for an `x` that is itself wrong."""
+    of_run = () if x in ("round", "bytes_sent") or "@" in x else _OF_RUN
+    of_nodes = () if x in ("bytes_sent", *varied) else _OF_NODES
+    return sorted({*_OF_FLEET, *of_run, *of_nodes})
+
+
+def _is_judged(name: str) -> bool:
+    """Return whether `name` is a metric of models, such as `test_mae`."""
+    found = _JUDGED.fullmatch(name)
+    return found is not None and found["metric"] in ("loss", *METRICS.names())
+
+
+def _has_own_parts(plan: GridPlan, sets: Sequence[str]) -> bool:
+    """Return whether a cell may have a part of a user's own, `package.module:callable`."""
+    varied = [override for values in plan.vary.values() for each in values.values() for override in each]
+    cases = [override for each in plan.cases.values() for override in each]
+    return any(map(_OWN.search, [plan.scenario.read_text(encoding="utf-8"), *cases, *varied, *sets]))

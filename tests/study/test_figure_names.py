@@ -1,0 +1,99 @@
+"""The figures of a study: unknown names are refused before anything runs, and what can't be drawn is said."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from netdfl.core.errors import InputError
+from netdfl.study.figure_names import check_figures
+from netdfl.study.plan import load_study
+from netdfl.study.sweep import sweep
+
+SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "studies").glob("*.yaml"))
+STUDY = """
+schema: netdfl/study/1
+name: named
+sweeps:
+  few:
+    scenario:
+      schema: netdfl/1
+      name: few
+      nodes: 3
+      rounds: 2
+      world: simulated
+      task: {kind: consensus, dim: 2}
+      algorithm: dpsgd
+    vary: {topology: [ring, full], links.default.loss: [0, 0.1]}
+    seeds: 1
+"""
+
+
+def swept(folder: Path, *figures: str, study: str = STUDY) -> str:
+    """Sweep the study with these figures; return what it said."""
+    file, said = folder / "named.yaml", io.StringIO()
+    file.write_text(study + (f"    figures: [{', '.join(figures)}]\n" if figures else ""))
+    assert sweep(file, out=folder / "out", console=Console(file=said, width=200)) == 0
+    return said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("figure", "place", "meant"),
+    [
+        ("{y: accuracy, x: round}", "y", "test_accuracy"),
+        ("{y: consensus_dist, x: topology}", "y", "consensus_distance"),
+        ("{y: wieght, x: weight@1}", "y", "weight"),
+        ("{y: weight, x: wieght@1}", "x", "weight"),
+        ("{y: test_accuracy, x: bytes}", "x", "bytes_sent"),
+        ("{y: error, x: links.default.los}", "x", "links.default.loss"),
+        ("{y: error, x: links.default.loss, panels: topology.kind}", "panels", "topology"),
+        ("{y: error, x: round, panel: topology}", "panel", "panels"),
+    ],
+)
+def test_an_unknown_name_is_refused_before_anything_runs(tmp_path: Path, figure: str, place: str, meant: str) -> None:
+    with pytest.raises(InputError) as refused:
+        swept(tmp_path, "{y: error, x: topology}", figure)
+    assert f"sweeps.few.figures.1.{place}: " in str(refused.value)
+    assert f"did you mean '{meant}'?" in str(refused.value)
+    assert not (tmp_path / "out" / "few").exists()
+
+
+def test_panels_that_would_be_ignored_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"figures\.0\.panels: a figure by round has none"):
+        swept(tmp_path, "{y: error, x: round, panels: topology}")
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_the_figures_of_shipped_studies_are_known(file: Path, tmp_path: Path) -> None:
+    if "schema: netdfl/study/1" in file.read_text():
+        for plan in load_study(file, tmp_path):
+            check_figures(plan)
+
+
+def test_metrics_of_ones_own_parts_may_have_any_name(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    own = STUDY.replace("algorithm: dpsgd", 'algorithm: "mine:method"')
+    file.write_text(own + "    figures: [{y: my_drift, x: round}]\n")
+    (plan,) = load_study(file, tmp_path)
+    check_figures(plan)
+
+
+def test_a_figure_without_anything_to_show_is_said_and_not_drawn(tmp_path: Path) -> None:
+    said = swept(tmp_path, "{y: test_accuracy, x: round}", "{y: error, x: round}", "{y: test_loss, x: bytes_sent}")
+    assert "figure test_accuracy by round is not drawn" in said
+    assert "figure test_loss by bytes_sent is not drawn" in said
+    assert "figure error" not in said
+    assert "tables and figures in" in said
+    assert {file.name for file in (tmp_path / "out/few/figures").iterdir()} == {
+        "error_by_round.png",
+        "error_by_round.pdf",
+    }
+
+
+def test_without_figures_only_tables_are_spoken_of(tmp_path: Path) -> None:
+    said = swept(tmp_path)
+    assert "failed; tables in" in said
+    assert not (tmp_path / "out/few/figures").exists()
