@@ -12,6 +12,7 @@ from method_scenarios import scenario
 import netdfl
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.record.judge import WELL
+from tests.study.known_figures import expect_known, recorded
 
 SERVER_METHODS = [name for name, entry in ALGORITHMS.items() if entry.family == "server"]
 
@@ -35,6 +36,7 @@ def test_a_loss_that_became_nan_ends_its_node_by_name_and_the_run_with_fail(tmp_
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_runs_on_digits(name: str, tmp_path: Path) -> None:
     result = run(scenario(name), tmp_path)
+    expect_known(recorded(netdfl.open_run(tmp_path / "run")), tmp_path)
     assert result["verdict"] in WELL, result["reasons"]
     assert result["messages"]["sent"] > 0
     assert 0.0 <= result["test_accuracy"]["average_model"]["last"] <= 1.0

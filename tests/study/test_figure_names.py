@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import netdfl
 from netdfl.core.errors import InputError
 from netdfl.study.figure_names import check_figures
 from netdfl.study.plan import load_study
 from netdfl.study.sweep import sweep
+from tests.study.known_figures import expect_known, of_run, recorded
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "studies").glob("*.yaml"))
 STUDY = """
@@ -97,3 +99,38 @@ def test_without_figures_only_tables_are_spoken_of(tmp_path: Path) -> None:
     said = swept(tmp_path)
     assert "failed; tables in" in said
     assert not (tmp_path / "out/few/figures").exists()
+
+
+ANY = {"schema": "netdfl/1", "name": "any", "nodes": 4, "rounds": 3, "world": "simulated", "topology": "ring"}
+QUADRATIC = {"task": "quadratic", "links": {"default": {"loss": 0.2}}, "wait": {"deadline": "auto"}}
+RUNS: dict[str, tuple[dict[str, object], set[str]]] = {
+    "push-sum with acknowledgements": (
+        {"algorithm": {"name": "sgp", "lr": 0.1}, "delivery": {"kind": "acknowledged", "attempts": 1}},
+        {"limbo", "limbo_weight", "weight", "weight_sum"},
+    ),
+    "compressed gossip": (
+        {"algorithm": {"name": "choco_sgd", "lr": 0.1}, "compression": "sign"},
+        {"gamma", "reference_gaps", "reference_lost_w", "reference_resyncs", "reference_resync_bytes"},
+    ),
+    "late messages": ({"algorithm": {"name": "asyng", "lr": 0.1}}, {"bytes_sent", "error"}),
+    "models of a dataset": (
+        {
+            "task": {"dataset": "digits", "model": "mlp"},
+            "algorithm": {"name": "dpsgd", "lr": 0.1},
+            "evaluation": {"every": 1, "local": "all"},
+        },
+        {"test_accuracy", "test_loss", "mean_local_accuracy"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_whatever_runs_record_can_be_drawn(name: str, tmp_path: Path) -> None:
+    """Each run also records what it was chosen for, so that these lists can't lose it unseen."""
+    keys, chosen = RUNS[name]
+    path = tmp_path / "run"
+    netdfl.run(ANY | QUADRATIC | keys, out=path, page=False)
+    names = recorded(netdfl.open_run(path))
+    assert chosen <= names
+    expect_known(names, tmp_path)
+    expect_known(of_run(path), tmp_path, x="seed")
