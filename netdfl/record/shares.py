@@ -46,7 +46,7 @@ class ShareRecord:
         arrived: the times at which the shares of the three kinds above arrived.
         untaken: the times of crashes before which the receivers had not stored a share.
         returned: the last return of each node from a crash.
-        bereft: the last crash of each node in which it lost its state.
+        state_lost: the last crash of each node in which it lost its state.
     """
 
     given_up: dict[Share, float] = field(default_factory=dict[Share, float])
@@ -55,7 +55,7 @@ class ShareRecord:
     arrived: dict[Share, list[float]] = field(default_factory=dict[Share, list[float]])
     untaken: dict[Share, list[float]] = field(default_factory=dict[Share, list[float]])
     returned: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
-    bereft: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
+    state_lost: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
 
     @property
     def wanted(self) -> frozenset[Share]:
@@ -83,7 +83,7 @@ class ShareRecord:
         elif kind == RESTART:
             self.returned[node] = max(at, self.returned.get(node, at))
         elif state == "lost":
-            self.bereft[node] = max(at, self.bereft.get(node, at))
+            self.state_lost[node] = max(at, self.state_lost.get(node, at))
 
     def lost(self) -> dict[Share, float]:
         """Return the shares, with their weights, that were given up and are in no state of their receivers."""
@@ -109,4 +109,4 @@ class ShareRecord:
         """Return whether the receiver took `share`, lost its state, and has not got the share again."""
         again = (each.at for each in self.repeated if each.share == share)
         last = max((*self.arrived.get(share, ()), *again), default=inf)
-        return self._is_taken(share) and last <= self.bereft.get(share[1], -inf)
+        return self._is_taken(share) and last <= self.state_lost.get(share[1], -inf)
