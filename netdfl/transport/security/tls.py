@@ -53,6 +53,7 @@ class Guard:
         self._credentials, self._refused = credentials, refused
         self._coming: dict[Peer, bool] = {}  # by connection, whether a call came over it
         self._came = self._seen = 0  # number of connections, and how many of them have a known other end
+        self._checks = 0
         self._look_from = 0.0
         self._port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,9 +91,10 @@ class Guard:
 
     def _somebody_came(self) -> None:
         """Note a new connection. Called in a thread of gRPC, before the TLS handshake."""
+        checks = self._checks
         came = self._connected() if self._port and time.monotonic() >= self._look_from else set()
         with suppress(AttributeError, RuntimeError):  # closed in the meantime
-            self._loop.call_soon_threadsafe(self._note, came)  # type: ignore[union-attr]
+            self._loop.call_soon_threadsafe(self._note, came, checks)  # type: ignore[union-attr]
 
     def _connected(self) -> set[Peer]:
         """Return the currently connected peers; the cost grows with the number of open files."""
@@ -102,11 +104,12 @@ class Guard:
         self._look_from = time.monotonic() + (SPARE * took if took > DEAR_S else 0)
         return found
 
-    def _note(self, came: set[Peer]) -> None:
+    def _note(self, came: set[Peer], checks: int) -> None:
+        """Count a new connection; ignore who was connected (`came`) before a check that knows better."""
         if not self._port or self._loop is None:
             return
         self._came += 1
-        self._see(came)
+        self._see(came if checks == self._checks else ())
         if self._look is None:
             self._look_later()
 
@@ -140,6 +143,7 @@ class Guard:
             self._seen += 1
             self._refused(f"a connection {_ENDED}")
         self._look = None
+        self._checks += 1
         if not all(self._coming.values()):
             self._look_later()
 
