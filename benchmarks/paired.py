@@ -77,7 +77,7 @@ def start(source: Path) -> Costs:
     return {"start and end of 16 processes: CPU, s": run_cpu(source, file, "nodes=16", "rounds=1", "expect={}")}
 
 
-def body(source: Path, rounds: int = 6) -> Costs:
+def body(source: Path, rounds: int = 30) -> Costs:
     """Milliseconds of a round of five nodes that send each other 45 MB."""
     keys = {
         "schema": "netdfl/1",
