@@ -175,7 +175,10 @@ def pairs(folder: Path, **keys: Any) -> dict[str, Any]:
     return netdfl.run(netdfl.load(file), out=folder / "run", page=False).result
 
 
-@pytest.mark.parametrize(("world", "nodes", "latency"), [("simulated", 8, "0s"), ("processes", 4, "5ms")])
+@pytest.mark.parametrize(
+    ("world", "nodes", "latency"),
+    [("simulated", 8, "0s"), pytest.param("processes", 4, "5ms", marks=pytest.mark.soak)],
+)
 def test_who_answers_is_judged_after_the_last_exchange(world: str, nodes: int, latency: str, tmp_path: Path) -> None:
     """Without compute time those that answer were through before the first request came.
 

@@ -173,6 +173,7 @@ def test_only_dead_launchers_of_this_machine_are_swept() -> None:
     assert not is_alive(f"{host}/{pid}/0@0")
 
 
-@pytest.mark.parametrize("tls", [pytest.param(False, marks=pytest.mark.soak), True], ids=["plain text", "TLS"])
+@pytest.mark.soak  # test_table.py has strangers in namespaces and on machines
+@pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
 def test_strangers_in_the_network_of_a_container_change_nothing_and_learn_nothing(tls: bool, tmp_path: Path) -> None:
     Placed("kind: containers", tls, beside=True).strangers(list(STRANGERS), "gossip", tmp_path / "run")

@@ -14,6 +14,7 @@ from netdfl.testing.world_faults import (
     crash_of_the_server,
     kill_of_a_node,
     late_join,
+    pause_and_resume,
     stall_named_and_ended,
     stall_skipped,
 )
@@ -26,6 +27,7 @@ RARELY = (
     crash_of_the_server,
     kill_of_a_node,
     late_join,
+    pause_and_resume,
     stall_named_and_ended,
     stall_skipped,
     interrupt,

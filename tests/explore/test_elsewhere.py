@@ -110,7 +110,11 @@ def test_processes_of_an_engine_make_the_trials_from_files_alone(small: dict[str
             "trials 8 and those behind it were not made: the disk is full; what was found is kept",
             marks=pytest.mark.soak,
         ),
-        (Silent, "trials 0 and those behind it were not made: its task never told its end; what was found is kept"),
+        pytest.param(
+            Silent,
+            "trials 0 and those behind it were not made: its task never told its end; what was found is kept",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_trials_that_were_not_made_end_the_search_and_the_same_command_goes_on(

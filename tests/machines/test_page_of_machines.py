@@ -82,6 +82,7 @@ def test_its_page_and_its_report_say_what_its_record_says(bench: Bench) -> None:
     assert len(lines) == 1 + recorded
 
 
+@pytest.mark.soak  # test_in_browser.py follows a live run
 def test_run_with_a_page_serves_its_fleet_to_the_end(bench: Bench) -> None:
     out = bench.folder / "run"
     with started("run", bench.file("web", FLEET), "--web", "--no-page", "--out", out) as (page, process):

@@ -79,7 +79,7 @@ def test_choco_on_a_grid_contracts_at_the_measured_rate() -> None:
     assert math.exp(slope) == pytest.approx(0.983, abs=0.005)
 
 
-@pytest.mark.parametrize(("bits", "below", "seed"), [(8, 1e-8, 0), (4, 1e-4, 1)])
+@pytest.mark.parametrize(("bits", "below", "seed"), [pytest.param(8, 1e-8, 0, marks=pytest.mark.soak), (4, 1e-4, 1)])
 def test_edge_referenced_push_sum_on_a_graph_redrawn_every_round(bits: int, below: float, seed: int) -> None:
     mixing = EdgePushSum(differences=differences("qsgd", mass=True, bits=bits))
     fleet = Fleet(mixing, net("random_push", 16, seed=seed, out_neighbors=4), normal(16, 64)).play(30)
@@ -230,7 +230,7 @@ def test_the_first_gamma_knows_the_models_size_where_the_compressor_depends_on_i
     assert sample_size(COMPRESSORS["qsgd"](), 10**7) == sample_size(COMPRESSORS["top_k"](), 10**7) == 4096
 
 
-@pytest.mark.parametrize(("scheme", "rounds"), [("edge", 120), ("push_sum", 200)])
+@pytest.mark.parametrize(("scheme", "rounds"), [("edge", 120), pytest.param("push_sum", 200, marks=pytest.mark.soak)])
 def test_an_automatic_gamma_of_push_sum_backs_off_where_z_runs_away(scheme: str, rounds: int) -> None:
     mixing = mixings("top_k", fraction=0.05)[scheme]
     fleet = Fleet(mixing, net("random_push", 9, out_neighbors=3, redraw_every=0), normal(9, 200))
@@ -327,12 +327,15 @@ CONTRACT = [
     ("fedavg", "ef21"),
     ("scaffold", "ef21"),
 ]
+SAMPLED = ("deepsqueeze", "deepsqueeze"), ("osgp", "edge"), ("scaffold", "ef21")
 
 
 @pytest.mark.parametrize(
     "check", ["preserves_the_mean", "converges_on_a_quadratic", "survives_save_and_load", "same_seed_same_result"]
 )
-@pytest.mark.parametrize(("name", "scheme"), CONTRACT)
+@pytest.mark.parametrize(
+    ("name", "scheme"), [pytest.param(*row, marks=[] if row in SAMPLED else [pytest.mark.soak]) for row in CONTRACT]
+)
 def test_compressed_methods_keep_the_contract(name: str, scheme: str, check: str) -> None:
     CHECKS[check](compressed(name, scheme))
 

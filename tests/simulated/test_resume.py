@@ -98,7 +98,7 @@ def test_a_run_that_has_ended_is_not_resumed(count: list[int], tmp_path: Path) -
         resume(tmp_path)
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_killed_at_a_random_moment(number: int) -> None:
     assert trial(Random(f"ci-{number}"), number) is None
 

@@ -212,6 +212,7 @@ def test_two_cells_run_resume_and_stand_beside_what_is_printed(stand_in: Path) -
     assert [float(row["measured"]) for row in written] == [row["measured"] for row in rows]
 
 
+@pytest.mark.soak  # the next one has rows of an earlier call, and seeds of each
 def test_rows_of_an_earlier_call_stay_while_their_scenario_is_the_same(stand_in: Path) -> None:
     shutil.copytree(SCENARIOS, "scenarios")
     sets = (*TINY, "nodes=4", "algorithm.local_steps=1", "topology={kind: full}")

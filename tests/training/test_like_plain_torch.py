@@ -176,6 +176,7 @@ def test_a_node_alone_trains_as_a_plain_loop(name: str, folder: Path) -> None:
     assert_equal(alone(folder, name, "simulated"), in_a_plain_loop(row), row)
 
 
+@pytest.mark.soak  # test_in_two_worlds.py has a few kinds, each by itself
 def test_all_kinds_at_once_train_as_a_plain_loop_in_processes(folder: Path) -> None:
     assert_equal(alone(folder, TOGETHER, "processes"), in_a_plain_loop(ALL[TOGETHER]), ALL[TOGETHER])
 

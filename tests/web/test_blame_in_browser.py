@@ -45,7 +45,7 @@ def rows(page: Any) -> list[str]:
     return [text.split("\t")[0].strip() for text in page.locator("#blame tbody tr").all_inner_texts()]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.soak), (400, "dark")])
 def test_a_row_shows_both_runs_from_where_they_part(width: int, scheme: str, blamed: Path, opened: Open) -> None:
     page = opened((blamed / "report.html").as_uri())
     page.set_viewport_size({"width": width, "height": 900})

@@ -277,7 +277,7 @@ def test_the_essentials_need_no_script(folder: Path, browser: Any) -> None:
     assert os.path.getsize(folder / "stalled/report.html") < 1_000_000
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.soak)])
 def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path, opened: Open, width: int) -> None:
     page = opened(file_of(folder, "lossy"))
     page.set_viewport_size({"width": width, "height": 900})
@@ -333,7 +333,7 @@ def test_a_chart_is_taken_home(folder: Path, opened: Open) -> None:
     assert len(found.splitlines()) == 1 + 12
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.soak), 400])
 def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(
     folder: Path, tmp_path: Path, opened: Open, width: int
 ) -> None:

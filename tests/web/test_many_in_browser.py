@@ -62,7 +62,7 @@ def address(many: Path) -> Iterator[str]:
         yield found
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.soak), 400])
 def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open, address: str, width: int) -> None:
     page = opened(address)
     page.set_viewport_size({"width": width, "height": 900})
@@ -115,7 +115,7 @@ def test_four_keys_are_columns_and_the_others_are_named_and_can_be_chosen(opened
     assert more.inner_text() == "columns"
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.soak), 400])
 def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, address: str, width: int) -> None:
     page = opened(f"{address}#filter=done")
     page.set_viewport_size({"width": width, "height": 900})
@@ -194,7 +194,7 @@ def test_axe_finds_no_serious_fault_in_the_list(browser: Any, address: str) -> N
     page.close()
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.soak)])
 def test_a_run_is_repeated_with_other_values(opened: Open, browser: Any, address: str, many: Path, width: int) -> None:
     page = opened(address)
     page.set_viewport_size({"width": width, "height": 900})

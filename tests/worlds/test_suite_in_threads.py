@@ -22,6 +22,7 @@ from netdfl.testing.world_ends import (
 from netdfl.testing.world_faults import (
     crash_and_return_with_kept_state,
     crash_and_return_with_lost_state,
+    crash_is_no_death,
     crash_of_the_server,
     kill_of_a_node,
     stall_skipped,
@@ -61,7 +62,9 @@ ACROSS = [
 RARELY = (
     crash_and_return_with_kept_state,
     crash_and_return_with_lost_state,
+    crash_is_no_death,
     crash_of_the_server,
+    resume_of_a_killed_run,
     stall_skipped,
     full_disk,
 )
