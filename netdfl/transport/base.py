@@ -25,7 +25,7 @@ MOST_NS = 1 << 60
 
 
 def is_plausible(fate: str, arrived_ns: int | None) -> bool:
-    """Return whether a fate and an arrival time from another node are valid: a known fate, a time within bounds."""
+    """Return whether another node's report on a message can be true: a known fate, an arrival time within bounds."""
     return Fate.is_text(fate) and (arrived_ns is None or abs(arrived_ns) <= MOST_NS)
 
 
@@ -33,17 +33,18 @@ class Sink(Protocol):
     """The receiver of the messages that a transport delivers to one node."""
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages in this order.
+        """Accept arriving messages for the node, in this order.
 
-        Return the fate of each, or None if the mailbox is full and the caller must retry.
+        Return the fate of each (such as `delivered`), or None where the node's mailbox is full and the caller must
+        offer the message again.
         """
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, soon after the mailbox has room again."""
+        """Call `callback` once, soon after the node's mailbox has room for messages again."""
 
 
 def deliver_one(sink: Sink, message: Message) -> Fate | None:
-    """Deliver one message to `sink`; return its fate, or None if the mailbox is full."""
+    """Deliver one message to a node's `sink`; return its fate (such as `delivered`), None if the mailbox is full."""
     (fate,) = sink.deliver((message,))
     return fate
 
@@ -59,15 +60,15 @@ class Ledger(Protocol):
         """Count the messages of a multicast that was handed to the transport; together they have `nbytes` bytes."""
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Record the fate that all messages of `outcome` share.
+        """Record the fate of the messages in `outcome`, one on each of its edges, which all ended alike.
 
-        `payloads` has one payload for each edge of the outcome, in the same order.
+        `payloads` has the payload of each of these messages, in the order of the edges.
         """
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Count an invalid message that was discarded on its arrival.
+        """Count an invalid message that was discarded on its arrival, with the `reason`.
 
-        `what` describes the message, and `edge` is None if its sender is unknown.
+        `what` describes what was wrong, and `edge` is None if the sender is unknown.
         """
 
 
@@ -77,7 +78,7 @@ class Transport(Protocol):
     def attach(self, sink: Sink) -> None:
         """Deliver arriving messages into `sink`.
 
-        Each life of a node (from its start or restart on) calls this once, before its first message.
+        A node calls this once after each start or restart, before its first message.
         """
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:

@@ -58,4 +58,7 @@ class LinkHeaderSink(Sink, Protocol):
     """A sink that also takes messages with a link header, which may be due later than they come."""
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
-        """Take a message; return its fate, `in_flight` if the fate follows later, None if it must be offered again."""
+        """Accept a message with its link header, which has the time when it is due.
+
+        Return the message's fate, `in_flight` if the fate is reported later, None if it must be offered again.
+        """

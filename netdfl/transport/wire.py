@@ -173,7 +173,7 @@ class FrameWriter:
 
     @staticmethod
     def _content(payload: Payload) -> list[_Buffer]:
-        """Return the buffers of a payload's body without its checksum."""
+        """Return the buffers (metadata, arrays, padding) that make up a payload's body, without its checksum."""
         metadata = FrameWriter._metadata(payload)
         lead = _LENGTH.pack(len(metadata)) + metadata
         parts: list[_Buffer] = [lead]
@@ -390,7 +390,7 @@ def varint(value: int) -> bytes:
 
 @lru_cache(maxsize=64)
 def _bare(listing: Listing) -> bytes:
-    """Return the encoded metadata of a payload that has only arrays.
+    """Return the encoded metadata of a payload without key-value pairs, with arrays as in `listing`.
 
     Cached: it is the same in every round.
     """

@@ -52,7 +52,10 @@ _T = TypeVar("_T")
 
 
 def control_channels(secret: FleetSecret, credentials: Credentials | None = None) -> Channels:
-    """Return channels to supervisors, which nodes of one process may share; with `credentials`, by mutual TLS."""
+    """Return gRPC channels to supervisors, which nodes of one process may share; calls prove the fleet's `secret`.
+
+    With `credentials`, they use mutual TLS.
+    """
     return Channels(_OPTIONS, credentials, secret)
 
 
@@ -67,7 +70,7 @@ class Attendee:
     orders: asyncio.Queue[Order] = field(default_factory=asyncio.Queue)
 
     def order(self, order: Order) -> None:
-        """Queue an order without waiting; it is lost silently if the node is gone."""
+        """Queue an order to this node without waiting; it is lost silently if the node is gone."""
         self.orders.put_nowait(order)
 
 
@@ -119,7 +122,7 @@ class ControlServer:
         self._visitors: Visitors | None = None
 
     async def start(self) -> str:
-        """Listen, and return the address. Raises MachineError if `host` is no address of this machine."""
+        """Listen for nodes, and return the address. Raises MachineError if `host` is no address of this machine."""
         gatekeeper = Gatekeeper(self._stranger, self._refused, self._guard)
         self._server = grpc.aio.server(options=self._options, interceptors=[gatekeeper])
         attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode)
@@ -148,16 +151,16 @@ class ControlServer:
             await self._server.stop(0.5)
 
     def expect(self, node: NodeId, epoch: int) -> None:
-        """Accept one control stream from life `epoch` of `node`, that is, after `epoch` restarts.
+        """Accept one control stream from the process of `node` after `epoch` restarts.
 
-        Its other lives are refused, as are nodes that were never expected.
+        After another number of restarts the node is refused, as are nodes that were never expected.
         """
         self._epochs[node] = epoch
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Treat life `epoch` of `node` as ended, even if only its connection failed.
+        """Treat the process of `node` after `epoch` restarts as ended, even if only its connection failed.
 
-        Its stream is closed, and it can't open another one.
+        Its control stream is closed, and it can't open another one.
         """
         self.expect(node, epoch + 1)
         heard, hearing = self._hearing.get(node, (epoch + 1, None))
@@ -214,7 +217,7 @@ class ControlServer:
         return ""
 
     async def _refuse(self, context: Any, told: str, reason: str) -> None:
-        """Abort a call from outside this fleet: the caller gets the text `told`, the run's record gets `reason`.
+        """Abort the call `context` from outside this fleet: its caller gets the text `told`, the record gets `reason`.
 
         Always raises gRPC's abort error.
         """
@@ -228,7 +231,10 @@ class ControlClient:
     def __init__(
         self, shared: SharedChannel, call: Any, on_order: Callable[[Order], None], on_lost: Callable[[str], None]
     ) -> None:
-        """Take over the call of a control stream that the supervisor has accepted."""
+        """Read orders from `call`, a control stream on the channel `shared` that the supervisor has accepted.
+
+        `on_order` gets each order; `on_lost` is called with the reason if the stream ends before `aclose`.
+        """
         self._shared = shared
         self._call = call
         self._on_lost = on_lost
@@ -276,11 +282,11 @@ class ControlClient:
         return cls(shared, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:
-        """Queue a report without waiting."""
+        """Queue a report to the supervisor without waiting."""
         self._reports.put_nowait(report)
 
     async def flushed(self) -> None:
-        """Wait until all reports so far are handed to the network, or the stream has ended."""
+        """Wait until all reports queued so far are handed to the network, or the stream has ended."""
         await self._reports.join()
 
     async def aclose(self) -> None:
@@ -319,7 +325,10 @@ async def _send_all(queue: asyncio.Queue[_T], write: Callable[[_T], Awaitable[No
 
 
 async def _refusal(call: Any) -> str:
-    """Return the reason why `call` was refused, after all its writes; empty if gRPC lost the reason."""
+    """Return the supervisor's reason for refusing the gRPC call `call`; empty if gRPC lost the reason.
+
+    This first ends the writing side of the call.
+    """
     with suppress(grpc.RpcError, asyncio.InvalidStateError):
         await call.done_writing()
     return "" if await call.code() is grpc.StatusCode.INTERNAL else str(await call.details())

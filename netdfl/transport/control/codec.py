@@ -58,7 +58,7 @@ def _message(value: DataclassInstance) -> Message:
 
 
 class _Form(NamedTuple):
-    """A field of a dataclass, with the matching field of the protobuf message and the conversion between them."""
+    """A field of a dataclass, and how to convert it: the protobuf field `place` that matches it, and its type."""
 
     name: str
     place: FieldDescriptor
@@ -68,14 +68,14 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, name: str, place: FieldDescriptor, annotation: str) -> _Form:
-        """Return the form of the dataclass field `name`, from its type annotation; `place` is the protobuf field."""
+        """Describe the dataclass field `name` with this type annotation; `place` is the protobuf field for it."""
         is_optional = annotation.endswith("| None")
         return cls(name, place, annotation, is_optional, annotation in _NUMBERS and not is_optional)
 
 
 @cache
 def _forms(kind: type[DataclassInstance]) -> tuple[type[Message], Sequence[_Form]]:
-    """Return the protobuf class that matches the dataclass `kind`, and the forms of the fields."""
+    """Return the protobuf class that matches the dataclass `kind`, and for each field how to convert it."""
     message: type[Message] = getattr(pb, kind.__name__)
     places = message.DESCRIPTOR.fields_by_name
     return message, [_Form.of(each.name, places[each.name], str(each.type)) for each in fields(kind)]

@@ -37,10 +37,13 @@ _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)
 
 
 class Rendezvous:
-    """One node's state in the rendezvous: its own progress, and the progress of the other nodes as last heard."""
+    """One node's state in the rendezvous of nodes without a supervisor.
+
+    It holds the node's own phase (ready, running or finished), and what the other nodes reported last.
+    """
 
     def __init__(self, me: Identity, members: Collection[NodeId], versions: Versions = {}) -> None:  # noqa: B006 - read
-        """Start in the phase *ready*.
+        """Start in the phase *ready*, for the node `me`.
 
         `members` are all nodes of the fleet; `versions` are this node's software versions.
         """
@@ -63,13 +66,19 @@ class Rendezvous:
         return sorted(self.members - self.ready)
 
     def service(self, guard: Guard | None = None) -> grpc.GenericRpcHandler:
-        """Return the gRPC service that answers other nodes' calls; with a `guard`, certificates prove who they are."""
+        """Return the gRPC service that answers the rendezvous calls of other nodes.
+
+        With a `guard`, TLS certificates prove which node calls.
+        """
         self._guard = guard
         meet = grpc.unary_unary_rpc_method_handler(self.meet, Call.FromString, Answer.SerializeToString)
         return grpc.method_handlers_generic_handler(_SERVICE, {"Meet": meet})
 
     async def meet(self, call: Call, context: object) -> Answer:
-        """Record the progress in a node's call, and answer with the progress of this node."""
+        """Record the phase (ready, running, finished) in another node's call, and answer with this node's phase.
+
+        A call from outside the fleet, or from a node with other software, is refused.
+        """
         certified = None if self._guard is None else self._guard.caller(context)
         if refusal := self._objection(call, certified):
             if call.node in self.members:  # why others did not come, nobody asks
@@ -86,7 +95,7 @@ class Rendezvous:
         return answer
 
     def answer(self) -> Answer:
-        """Return the answer to another node's call, which tells the progress of this node."""
+        """Return the answer to another node's call: this node's phase, its round, and the nodes not yet ready."""
         answer = Answer(
             run_id=self.me.run_id, phase=self.phase, round=self.round(), missing=self.missing, versions=self.versions
         )
@@ -95,7 +104,7 @@ class Rendezvous:
         return answer
 
     def call(self) -> Call:
-        """Return a call to another node, which tells the progress of this node."""
+        """Return a call to another node, with this node's phase (ready, running or finished) and software versions."""
         return make_call(self.me, self.phase, self.versions)
 
     def _objection(self, call: Call, certified: CertificateSubject | None) -> str:
@@ -147,7 +156,7 @@ def make_call(me: Identity, phase: Phase = ASKING, versions: Versions = {}) -> C
 
 
 def _what_is_wrong(answer: Answer) -> str:
-    """Return the reason why an answer can't come from netdfl; empty if it can."""
+    """Return the reason why an answer to a rendezvous call can't come from netdfl; empty if it can."""
     if len(answer.run_id) != 8 and not answer.refusal:
         return f"a run of {len(answer.run_id)} bytes"
     if abs(answer.now_ns) > MOST_NS or answer.round > MOST_ROUND or answer.known_epoch > MOST_EPOCH:
@@ -172,21 +181,21 @@ class StrangerError(TransportError):
 
 
 class Line:
-    """A connection to another node, opened again after each failure, so that the host name is also resolved again."""
+    """A connection to another node, for rendezvous calls; opened, and its host name resolved, again after a failure."""
 
     def __init__(
         self, peer: NodeId, address: str, credentials: Credentials | None = None, secret: FleetSecret = OPEN
     ) -> None:
-        """Prepare a connection that `ask` opens; with `credentials` it uses mutual TLS.
+        """Prepare a connection to node `peer` at `address`, opened by `ask`; with `credentials` it uses mutual TLS.
 
-        Calls prove the fleet's `secret`.
+        Each call proves knowledge of the fleet's `secret`.
         """
         self.peer, self.address, self.credentials = peer, address, credentials
         self._metadata = for_node(peer), *secret.proof(peer, address)
         self._channel: grpc.aio.Channel | None = None
 
     async def ask(self, call: Call, timeout_s: float) -> Reply:
-        """Call the node, and return its answer.
+        """Make a rendezvous call to the node, and return its answer.
 
         Raises TransportError if the node does not answer or another program does.
         """

@@ -44,16 +44,16 @@ class SentMessage:
 
 
 class Receipts:
-    """The messages that the carrier (the real transport) took and whose fates are open: the carrier's `Ledger`.
+    """The sent messages whose fates are not known yet; as its `Ledger`, the carrier (real transport) reports to it.
 
-    The carrier reports the result of each of its calls. It becomes a row of the run's record only if it is the
+    The carrier reports the result of each of its calls. The result becomes a row of the run's record only if it is the
     message's final fate.
     """
 
     def __init__(
         self, ledger: Ledger, epoch: int, notice_answered: Callable[[NodeId], None] = lambda node: None
     ) -> None:
-        """Record final fates in `ledger`; `epoch` (the node's life) makes serial numbers differ between lives.
+        """Record final fates in `ledger`; `epoch` (the node's restarts) makes serial numbers differ after a restart.
 
         `notice_answered` is called with the receiver of each notice about shared rates (`shares.py`), once its call has
         an answer.
@@ -64,7 +64,10 @@ class Receipts:
         self._serials: dict[tuple[NodeId, MessageId], list[int]] = {}
 
     def add(self, sent: SentMessage) -> int:
-        """Add a message that is handed to the carrier now; return its serial number, which the report on it names."""
+        """Add a message that is handed to the carrier (the real transport) now; return its serial number.
+
+        A receiver that reports the message's fate later names this number.
+        """
         self._serial += 1
         self._open[self._serial] = sent
         self._serials.setdefault((sent.message.dst, sent.message.id), []).append(self._serial)
@@ -76,21 +79,21 @@ class Receipts:
         self._ledger.settled(outcome, (sent.message.payload,))
 
     def settle_all(self) -> None:
-        """Give all messages without a fate the fate `in_flight`."""
+        """Record the fate `in_flight` for all sent messages whose fate is not known yet."""
         for serial in list(self._open):
             self._end(serial, None, Fate.IN_FLIGHT)
 
     def give_up(self, node: NodeId) -> None:
-        """Give the fate `failed:gone` to the messages that `node` holds until they are due."""
+        """Record the fate `failed:gone` for the messages at the receiver `node`, which it held until they were due."""
         for serial, sent in list(self._open.items()):
             if sent.there and sent.message.dst == node:
                 self._end(serial, None, Fate.GONE)
 
     @staticmethod
     def report(src: NodeId, dst: NodeId, epoch: int, told: list[list[Any]]) -> Message:
-        """Return a message that reports to `dst` the fates of messages held for it.
+        """Return a message from `src` that reports to `dst` what became of messages that `dst` had sent.
 
-        `told` has a serial number, a fate and an arrival time for each message.
+        `told` has a serial number, a fate and an arrival time for each of them; `epoch` counts the restarts of `src`.
         """
         return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": told}))
 
@@ -119,7 +122,7 @@ class Receipts:
             self.settle(sent, arrived_ns, fate)
 
     def _carried(self, dst: NodeId, id: MessageId, serial: int) -> None:
-        """Stop waiting for the carrier's answer to the message with this `serial` number."""
+        """Stop waiting for the answer of the carrier (the real transport) to the message with this `serial` number."""
         serials = self._serials.get((dst, id), [])
         if serial in serials:
             serials.remove(serial)
@@ -132,7 +135,7 @@ class Receipts:
         """Do nothing: the fleet's ledger counted the message when it entered its link."""
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Record the carrier's answer for a message: either the receiver holds it, or its fate is final.
+        """Record what the carrier (the real transport) reports on a message: its receiver holds it, or it has ended.
 
         A copy that a link made has the id of the original and follows it. So an answer belongs to the first message of
         this id that has none yet.

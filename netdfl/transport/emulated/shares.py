@@ -41,9 +41,9 @@ class ShareNotices:
         carry: Callable[[Message], None],
         report: Callable[[CoreFlows], None],
     ) -> None:
-        """Prepare the notices of `node` in its life `epoch`.
+        """Prepare the notices of `node` about the rates of shared links, after `epoch` restarts of the node.
 
-        `carry` sends a notice to a node, and `report` sends one to the supervisor.
+        `links` are the emulated links; `carry` sends a notice to a node, and `report` sends one to the supervisor.
         """
         self._node, self._epoch, self._carry, self._report = node, epoch, carry, report
         self._links, self._ways = links, links.told_ways
@@ -53,7 +53,10 @@ class ShareNotices:
         self._unanswered: set[NodeId] = set()
 
     def tell(self) -> None:
-        """Send what has changed since the last notices: to nodes that have answered theirs, and to the supervisor."""
+        """Send notices of what has changed on shared links: to nodes and to the supervisor.
+
+        A node that has not answered its last notice gets none until it does.
+        """
         news: dict[NodeId, dict[str, Any]] = {}
         since_ns, downlink_ns = self._links.shared_since_ns
         for (src, dst), link in self._told.items():
@@ -69,7 +72,7 @@ class ShareNotices:
             self._report(CoreFlows(offers_bps, self._ways.since_ns))
 
     def answered(self, node: NodeId) -> None:
-        """Record that `node` has answered the last notice to it, or is gone."""
+        """Record that `node` has answered its last notice about shared links, or is gone: it may get another."""
         self._unanswered.discard(node)
 
     def end(self) -> None:
@@ -82,14 +85,14 @@ class ShareNotices:
         self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, 0, Payload(meta=what)))
 
     def forget(self, node: NodeId) -> None:
-        """Discard the notices exchanged with `node`, because it is gone or has restarted."""
+        """Discard the notices about shared links exchanged with `node`, because it is gone or has restarted."""
         if self._own is not None:
             self._own.forget(node)
         if (self._node, node) in self._told:
             self._told[self._node, node].forget()
 
     def take(self, message: Message, now_ns: int) -> Sequence[StageOutcome]:
-        """Take over a notice from another node; return the changes that follow for messages under way from this node.
+        """Apply another node's notice about a shared link; return how messages under way from this node change.
 
         Raises MalformedMessage.
         """
@@ -116,5 +119,5 @@ class ShareNotices:
         return told.share((self._node, src), rate_bps, now_ns, max(0, since_ns))
 
     def take_rates(self, told: CoreRates, now_ns: int) -> Sequence[StageOutcome]:
-        """Use the supervisor's rates over core links; return the resulting changes of messages under way."""
+        """Use the supervisor's rates `told` over core links from `now_ns` on; return how messages under way change."""
         return self._links.take_rates(self._node, told.rates_bps, now_ns, told.since_ns, answers=told.answers)

@@ -56,9 +56,9 @@ Measure = Callable[[NodeId, int, int, int, int], None]
 
 @dataclass(slots=True, eq=False)
 class ReceivedMessage:
-    """A message that has arrived and is held until it is due.
+    """A message that has come over the real network and is held until it is due on its emulated link.
 
-    While `direct`, its fate goes back as the answer to the call that brought it, else in a report.
+    `direct`: the gRPC call that brought it is still open, and its answer carries the fate; later a report does.
     """
 
     message: Message
@@ -133,12 +133,12 @@ class EmulatedTransport:
     # the transport
 
     def attach(self, sink: Sink) -> None:
-        """Deliver arriving messages into `sink`, first those that have waited for one."""
+        """Deliver arriving messages into `sink`, first the messages that came before there was a sink."""
         self._sink = sink
         self._offer_again()
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Reach `node` at `address` from now on; messages that an earlier life of `node` was holding are lost."""
+        """Reach `node` at `address` from now on, after `epoch` restarts; messages that it held before are lost."""
         self.carrier.set_peer(node, address, epoch)  # which may have more to tell of what was held
         self.receipts.give_up(node)
         if self._shares is not None:
@@ -152,7 +152,7 @@ class EmulatedTransport:
             self._shares.forget(node)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Put messages on their emulated links; wait only while the carrier's queue to a receiver is full."""
+        """Put messages on their emulated links; wait only while the real transport's queue to a receiver is full."""
         held = [each for multicast in multicasts for each in multicast.messages if not self._enter_if_room(each)]
         for message in held:
             while not self._enter_if_room(message):
@@ -160,7 +160,7 @@ class EmulatedTransport:
         self._advance()
 
     async def hand_over(self) -> None:
-        """Pass all messages under way to the carrier, each with its due time; record their fates as `in_flight`.
+        """Pass all messages under way to the real transport, each with its due time; record them as `in_flight`.
 
         A node calls this before it crashes, so that what it has sent still arrives.
         """
@@ -170,7 +170,7 @@ class EmulatedTransport:
         self.settle()
 
     async def aclose(self) -> None:
-        """Close the links and the carrier; record the fate `in_flight` for messages without a fate."""
+        """Close the links and the real transport; record `in_flight` for sent messages whose fate is not known."""
         self._close()
         await self.carrier.aclose()
         self.settle()
@@ -182,7 +182,7 @@ class EmulatedTransport:
         self._disarm()
 
     def settle(self) -> None:
-        """Record the fate `in_flight` for messages without a fate."""
+        """Record the fate `in_flight` for sent messages whose fate is not known yet."""
         flights = self._up.withdraw(lambda flight: True, self._clock.now_ns())
         for unit in (flight.unit for flight in flights if flight.unit is not None):
             self.receipts.settle(self._open(unit), None, Fate.IN_FLIGHT)
@@ -191,10 +191,10 @@ class EmulatedTransport:
     # time
 
     def _advance(self) -> None:
-        """Process what is due on this node's halves of the links, and the scheduled changes of links.
+        """Move the messages that are due on this node's halves of the links, and make the scheduled link changes.
 
-        Messages leave the sender's half a little before they are due there, but never before an earlier link change is
-        made.
+        Messages leave the sender's half a little early, as the real transport takes time, but never before an earlier
+        link change is made.
         """
         now = self._clock.now_ns()
         while self._changes and (self._changes[0].at_ns or 0) <= now:
@@ -240,7 +240,7 @@ class EmulatedTransport:
             self._timer = None
 
     def _half(self, edge: Edge, receiving: bool) -> EdgeState:
-        """Return the half of `edge` that this node emulates: the sender's, or if `receiving` the receiver's.
+        """Return the half of a link that this node emulates: the sender's stages or, if `receiving`, the receiver's.
 
         No arrival is computed in advance, because real timers are late.
         """
@@ -270,7 +270,7 @@ class EmulatedTransport:
         return edge.order_key ^ message_order_key(self._seed, message.id)
 
     def _open(self, unit: InFlight[EdgeState, SentMessage]) -> SentMessage:
-        """Return the message that `unit` stands for in the link engine; a copy made by a link gets a new message."""
+        """Return the message of `unit`, an entry of the link engine; a copy that a link made gets a new message."""
         sent = unit.content
         if unit.copy:
             sent = SentMessage(sent.message._replace(), sent.nbytes, sent.sent_ns)
@@ -290,11 +290,15 @@ class EmulatedTransport:
     # receiving
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages without a link header, which crossed no emulated link."""
+        """Deliver messages without a link header at once: they crossed no emulated link."""
         return [None] * len(messages) if self._sink is None else self._sink.deliver(messages)
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
-        """Take a message that is due at the time in its link header, or a report of fates. Raises MalformedMessage."""
+        """Hold a message until the due time in its link header, or read a report on the fates of sent messages.
+
+        Return the message's fate, `in_flight` if it comes later, None if it must be offered again. Raises
+        MalformedMessage.
+        """
         if link_header == REPORT:
             if message.kind is Kind.PROBE:
                 self._take_notice(message)
@@ -314,7 +318,7 @@ class EmulatedTransport:
         return held.fate or Fate.IN_FLIGHT
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when the mailbox has room, or the messages that wait for room were offered again."""
+        """Call `callback` once, when this node's full mailbox has room or may have, to offer a message again."""
         if self._waiting or not self._begun:
             self._blocked.append(callback)
         elif self._sink is not None:
@@ -370,7 +374,7 @@ class EmulatedTransport:
         self._advance()
 
     def take_rates(self, told: CoreRates) -> None:
-        """Use the supervisor's rates over core links from now on."""
+        """Use the rates over core links that the supervisor sent, `told`, from now on."""
         self._advance()
         now = self._clock.now_ns()
         if self._shares is not None:

@@ -21,7 +21,10 @@ _CHECKSUM_BYTES = 8
 
 
 def split(header: bytes, parts: Sequence[bytes | memoryview], chunk_bytes: int) -> Iterator[bytes]:
-    """Cut a body into encoded chunks of about `chunk_bytes` bytes; the first one announces the size."""
+    """Cut a message's body, the buffers `parts`, into encoded chunks of about `chunk_bytes` bytes.
+
+    The first chunk also has the message's `header` and announces the size of the body.
+    """
     lead = b"".join((b"\x0a", varint(len(header)), header, b"\x10", varint(sum(len(part) for part in parts))))
     pieces: list[bytes | memoryview] = []
     filled = 0
@@ -44,7 +47,7 @@ class Assembly:
     __slots__ = ("_at", "_body", "_digest", "_first", "_limits", "_total", "header")
 
     def __init__(self, first: bytes, limits: Limits) -> None:
-        """Read the size that the first chunk announces; `begin` then allocates the memory."""
+        """Read the header and the announced size in the chunk `first`; `begin` then checks the size and allocates."""
         header, total, data = _read_chunk(first)
         if header is None or total is None:
             raise MalformedMessage("the first chunk of a message has no header or no size")
@@ -87,7 +90,10 @@ class Assembly:
 
 
 def _read_chunk(chunk: bytes) -> tuple[memoryview | None, int | None, memoryview]:
-    """Return a chunk's header, announced size and data. Its fields must stand in this order, with nothing between."""
+    """Return a chunk's message header and announced size (None except in the first chunk), and its data.
+
+    These fields must follow each other in this order, with nothing between.
+    """
     view = memoryview(chunk)
     header: memoryview | None = None
     total: int | None = None

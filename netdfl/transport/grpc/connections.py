@@ -38,7 +38,7 @@ def for_node(node: NodeId) -> tuple[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class ServedNode:
-    """A node behind a port.
+    """A node that answers gRPC calls at a server port, which several nodes of a process may share.
 
     Attributes:
         node: the node.
@@ -61,7 +61,7 @@ class Port:
     """
 
     def __init__(self, options: GrpcOptions, guard: Guard | None = None, secret: FleetSecret = OPEN) -> None:
-        """Prepare a port; the first node opens it."""
+        """Prepare a port, opened by the first node; calls must prove `secret`, and with a `guard` they use TLS."""
         self._options, self._guard, self._secret = options, guard, secret
         self._here: dict[NodeId, ServedNode] = {}
         self._known: dict[str, ServedNode] = {}  # also nodes that have left, whose calls fail by their names
@@ -148,7 +148,7 @@ class SharedChannel:
     """A gRPC channel to an address, closed when its last user leaves it."""
 
     def __init__(self, channel: grpc.aio.Channel, let_go: Callable[[], object]) -> None:
-        """Start without users; call `let_go` after the last user has left."""
+        """Share `channel`, at first without users; call `let_go` after the last user has left."""
         self.channel, self._let_go, self._users = channel, let_go, 0
 
     def use(self) -> Self:
@@ -157,14 +157,14 @@ class SharedChannel:
         return self
 
     def release(self) -> bool:
-        """Remove one user; return whether it was the last one, in which case the caller must close the channel."""
+        """Remove one user of the channel; return whether it was the last, so that the caller must close the channel."""
         self._users -= 1
         if not self._users:
             self._let_go()
         return not self._users
 
     async def leave(self) -> None:
-        """Remove one user; the last one closes the channel."""
+        """Remove one user of the channel; the last one closes it."""
         if self.release():
             await self.channel.close()
 
@@ -177,7 +177,7 @@ class Channels:
     """
 
     def __init__(self, options: Options, credentials: Credentials | None = None, secret: FleetSecret = OPEN) -> None:
-        """Start without channels."""
+        """Start without channels; they will have these gRPC `options`, and mutual TLS with `credentials`."""
         self.credentials, self._options, self._secret = credentials, options, secret
         self._open: dict[tuple[str, NodeId | None], SharedChannel] = {}
 
@@ -191,12 +191,12 @@ class Channels:
         return shared.use()
 
     def metadata(self, address: str, callee: NodeId) -> Metadata:
-        """Return the metadata that each call to node `callee` at `address` needs."""
+        """Return the gRPC metadata of each call to node `callee` at `address`: its number, a proof of the secret."""
         return for_node(callee), *self._secret.proof(callee, address)
 
 
 class SharedNetwork:
-    """A server port, with separate channels for messages and heartbeats, so that no heartbeat waits behind a model."""
+    """The network of a process: a server port, and channels to other processes, with separate ones for heartbeats."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 Relies on: `is_plausible`: another process wrote the text, which may be of another version.
 
-Why: A receipt is the same answer as the word in shared memory, in protobuf's form; both become an `Answer` before
+Why: A receiver answers by a receipt (protobuf) or by a 64-bit word in shared memory; both become an `Answer` before
 anybody acts on them. A full mailbox is a receipt and no error, because an error would end the stream.
 """
 
@@ -21,12 +21,12 @@ LEFT = "this node has left its process"
 
 
 def as_receipt(answer: Answer) -> Receipt:
-    """Return the protobuf receipt that carries a receiver's answer."""
+    """Return the protobuf receipt for a receiver's answer to a message: fate and arrival time, or a full mailbox."""
     return Receipt(fate=FULL if answer.fate is None else answer.fate.text, arrived_ns=answer.arrived_ns)
 
 
 def of_receipt(receipt: Receipt) -> Answer:
-    """Return the receiver's answer in a protobuf receipt. Its values are checked, as another process wrote them."""
+    """Return the receiver's answer to a message (fate and arrival time) in a protobuf receipt, its values checked."""
     if receipt.fate == FULL:
         return Answer(None, receipt.arrived_ns)
     if not is_plausible(receipt.fate, receipt.arrived_ns):

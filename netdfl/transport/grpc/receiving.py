@@ -55,14 +55,14 @@ _T = TypeVar("_T")
 
 
 def most_open(num_peers: int) -> int:
-    """Return the largest number of calls that a node keeps open, given its number of peers."""
+    """Return the most gRPC calls from others that a node keeps open, given its number of peers."""
     return 4 * (STREAMS_A_PAIR * num_peers + STREAMS_BESIDE)
 
 
 class DataServicer:
-    """The gRPC service of a node that takes messages.
+    """The gRPC service of a node to which other nodes send their messages.
 
-    A message is answered when the sink has taken it. While the mailbox is full the answer waits, and with it the
+    A message is answered when the sink has accepted it. While the mailbox is full the answer waits, and with it the
     sender. Before the sender's deadline, the answer says that the sender must offer the message again.
     """
 
@@ -105,13 +105,13 @@ class DataServicer:
         self._left = False
 
     def attach(self, sink: Sink) -> None:
-        """Deliver into `sink`, first the messages that have waited for one."""
+        """Deliver messages into `sink`, first the messages that came before there was a sink."""
         self.sink = sink
         self._header_sink = sink if isinstance(sink, LinkHeaderSink) else None
         wake(self._attached)
 
     def introduce(self, node: NodeId, epoch: int = 0) -> None:
-        """Accept calls from `node`, in its life `epoch` or later. Hello calls before the first introduction wait."""
+        """Accept calls from `node` after `epoch` or more restarts. Hello calls wait until some node is introduced."""
         self._known.add(node)
         self._introduced_epochs[node] = max(epoch, self._introduced_epochs.get(node, 0))
         self._introduced.set()
@@ -200,7 +200,7 @@ class DataServicer:
         return HelloReply(accepted=True)
 
     async def _renew(self, src: NodeId, number: int) -> None:
-        """Accept renewed leases (loans of shared memory) from `src`; end the calls that wait with older ones."""
+        """Accept renewal `number` of `src`: end its earlier loans of shared memory, and waiting calls that use them."""
         if self._buffers is None or not self._buffers.renew(src, number):
             return
         borrowing = [call for call, borrows in self._waiting[src].items() if borrows]
@@ -222,7 +222,7 @@ class DataServicer:
         return ""
 
     async def push(self, frames: object, context: Any) -> None:
-        """Take the frames of a stream in turn; answer each over the stream or, if the sender asks, in shared memory."""
+        """Deliver the messages of a stream in turn; answer each over the stream or, if its sender asks, in memory."""
         caller, heard = self._caller(context), False
         while (data := await context.read()) is not grpc.aio.EOF:
             if not heard:
@@ -236,7 +236,7 @@ class DataServicer:
         return None if self._guard is None else self._guard.caller(context)
 
     async def take(self, data: bytes, caller: CertificateSubject | None = None) -> Receipt | None:
-        """Take the message of a frame; return the receipt, or None if the answer was written to shared memory."""
+        """Deliver the message in frame `data`; return the receipt, None if the answer was written to shared memory."""
         header: wire.Header | None = None
         reference: bytes | None = None
         try:
@@ -264,7 +264,7 @@ class DataServicer:
         return self._buffers.borrow(src, reference, self._limits)
 
     async def push_chunks(self, chunks: Any, context: Any) -> Receipt:
-        """Take a message that comes in chunks; check its size and sender before storing anything."""
+        """Assemble and deliver a message that comes in chunks; check its size and sender before storing anything."""
         header: wire.Header | None = None
         caller = self._caller(context)
         try:
@@ -331,9 +331,9 @@ class DataServicer:
     async def _deliver(
         self, header: wire.Header, payload: Payload, link_header: bytes | None, reference: bytes | None = None
     ) -> Answer:
-        """Offer a message to the mailbox until it is taken, and return the answer.
+        """Offer a message to the mailbox for at most half of the sender's deadline; return the answer to the sender.
 
-        A sender that polls shared memory sees there that the message still waits.
+        There is no limit if the sender can see in shared memory, by `reference`, that the message still waits.
         """
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
@@ -359,9 +359,9 @@ class DataServicer:
         return self._header_sink.deliver_with_header(message, link_header)
 
     async def _offer_again(self, message: Message, link_header: bytes | None) -> Fate | None:
-        """Offer a waiting message to the mailbox again when it has room; return the message's fate.
+        """Offer a message to the full mailbox again whenever it has room; return the message's fate.
 
-        Return None if there was no room for half of the sender's deadline.
+        Return None if the mailbox did not accept it for half of the sender's deadline.
         """
         try:
             async with asyncio.timeout(self._patience_s):

@@ -80,7 +80,8 @@ class PeerSender:
     ) -> None:
         """Start with an empty queue. The first message opens the channel to `address`, or shares one of `channels`.
 
-        With `buffers`, large bodies are put into shared memory, as far as there is room.
+        `me` is the sending node; `epoch` is how often `peer` has restarted. With `buffers`, large bodies are put into
+        shared memory, as far as it has space.
         """
         self._buffers = buffers
         self._channels = channels
@@ -124,7 +125,7 @@ class PeerSender:
         return not self._num_open and self._used_ns < at_ns
 
     def look(self) -> None:
-        """Check shared memory for answers, and record the fates of the messages that have one."""
+        """Check shared memory for the peer's answers, and record the fates of the messages that have one."""
         if self._stream is not None:
             self._stream.look()
 
@@ -173,7 +174,7 @@ class PeerSender:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
 
     def close(self, fate: Fate) -> None:
-        """Give the fate `fate` to all messages of this queue, and to any put later; cancel the call under way."""
+        """Record `fate` for all messages of this queue, and for any put later; cancel the gRPC call under way."""
         opened = self._shared_channel if not self._closed_as else None
         self._closed_as = fate
         if self._stream is not None:
@@ -227,7 +228,7 @@ class PeerSender:
             self._ledger.refused((self._me.node, self._peer), FOREIGN, reason)
 
     def _told(self, entry: QueuedMessage, answer: Answer) -> None:
-        """Record the receiver's answer to a message as its fate, or queue the message again if the answer says so."""
+        """Record the fate in the receiver's answer to a message, or queue the message again if the answer says so."""
         if again := answer.fate == HELLO_FIRST and not self._just_greeted:
             self._greeted = False  # the peer was restarted behind the same address
         if again or answer.fate is None:
@@ -245,7 +246,10 @@ class PeerSender:
         wake(self._waiters)
 
     async def _hand_over(self, entry: QueuedMessage) -> Answer | None:
-        """Send the first message of the queue; return its answer if it came at once, else remove it from the queue."""
+        """Send the first message of the queue; return the receiver's answer if it is already known.
+
+        If the message goes over the open stream, it leaves the queue, and None is returned: its answer comes later.
+        """
         self._just_greeted = not self._greeted
         if self._just_greeted and (refusal := await self._greet()):
             self._ledger.refused((self._me.node, self._peer), FOREIGN, refusal)
@@ -278,9 +282,9 @@ class PeerSender:
         return None
 
     def _is_quiet(self, stream: Stream, entry: QueuedMessage) -> bool:
-        """Return whether the receiver should answer a message in shared memory.
+        """Return whether the receiver should answer a message in shared memory instead of over the stream.
 
-        The first message of a stream is answered over the stream, because its server may be a stranger.
+        The first message of a stream is answered over the stream, because its server may not belong to the fleet.
         """
         known = entry.lease is not None and stream.heard and not self._just_greeted
         return known and entry.nbytes <= MOST_QUIET_BYTES and stream.num_under_way < MOST_UNDER_WAY - 1
@@ -296,7 +300,7 @@ class PeerSender:
         return self._stream
 
     def _ended(self, fate: Fate, again: Sequence[QueuedMessage]) -> None:
-        """Queue once more the messages in `again`, which an ended stream did not deliver.
+        """Queue the messages `again` once more, which got no answer over a stream that ended with `fate`.
 
         The next renewal of leases (loans of shared memory) shows whether the receiver had begun to read any of them.
         """
@@ -307,7 +311,10 @@ class PeerSender:
             self._go_on()
 
     async def _send_chunks(self, pieces: Iterator[bytes], link_header: bytes | None) -> bytes:
-        """Announce a large message, and send its chunks only if the receiver accepts its size."""
+        """Announce a large message, and send its chunks `pieces` only if the receiver accepts its size.
+
+        Return the receiver's receipt, encoded.
+        """
         metadata = () if link_header is None else ((LINK_HEADER, link_header),)
         call = self._push_chunks(timeout=self._deadline_s, metadata=self._metadata + metadata)
         try:
@@ -337,7 +344,10 @@ class PeerSender:
         return "" if reply.accepted else f"{self.address} refuses node {self._me.node}: {plainly(reply.reason)}"
 
     async def _say_hello(self, channel: grpc.aio.Channel, greeting: bytes) -> bytes:
-        """Return the answer to a hello. The first hello is repeated if strangers hold all connections of the port."""
+        """Say hello over `channel`, and return the encoded reply.
+
+        The first hello is repeated if strangers occupy all connections of the peer's port.
+        """
         hello = channel.unary_unary(f"/{SERVICE}/Hello")
         pauses, self._waited_for_room = () if self._waited_for_room else ROOM_AFTER_S, True
         for pause_s in pauses:
@@ -353,7 +363,7 @@ class PeerSender:
 
 
 def _answered_before(entry: QueuedMessage) -> Answer | None:
-    """Return the answer in shared memory to a message whose stream has ended since; None if there is none."""
+    """Return the receiver's answer to `entry`, left in shared memory although its stream has ended; None: no answer."""
     answer = entry.lease.poll() if entry.was_referenced and entry.lease is not None else None
     return None if answer is None or answer.fate is None else answer
 

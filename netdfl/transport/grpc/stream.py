@@ -70,9 +70,10 @@ class QueuedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenFrame:
-    """A frame that was written and has no answer yet.
+    """A message's frame that was written to a stream and that the receiver has not answered yet.
 
-    `quiet`: the answer comes in shared memory. `since_s`: the time of the receiver's last sign of life.
+    `quiet`: the answer comes in shared memory. `since_s`: when it was written, or when the receiver last said that the
+    message still waits for its mailbox.
     """
 
     entry: QueuedMessage
@@ -81,16 +82,20 @@ class WrittenFrame:
 
 
 AnswerCallback = Callable[[QueuedMessage, Answer], None]
-"""A function that gets each message once, with its answer, after which the message may be sent again."""
+"""A function that gets each written message once, with the receiver's answer to it."""
 EndCallback = Callable[[Fate, Sequence[QueuedMessage]], None]
-"""A function that gets the end of a stream once, with the messages to send over another one."""
+"""A function called once when a stream ends, with the fate that ended it and the messages to send over another one."""
 
 
 class Stream:
     """An open gRPC stream that writes frames, and reports the answer to each message in order."""
 
     def __init__(self, call: Any, deadline_s: float, on_answer: AnswerCallback, on_end: EndCallback) -> None:
-        """Read answers until `call` ends. A message without an answer for `deadline_s` seconds ends the stream."""
+        """Read the receiver's answers from `call` until it ends.
+
+        A message without an answer for `deadline_s` seconds ends the stream. `on_answer` gets each answer, `on_end` the
+        end of the stream.
+        """
         self.heard = False
         """Whether the receiver has answered any message over the stream, and so knows its sender."""
         self._call, self._deadline_s = call, deadline_s
@@ -129,13 +134,13 @@ class Stream:
             await self._waiter
 
     def hurry(self) -> None:
-        """Check shared memory for answers now and again soon, because a caller waits for one."""
+        """Check shared memory for the receiver's answers now and again soon, because a caller waits for one."""
         self.look()
         self._pause_s = SOON_S
         self._arm()
 
     def look(self) -> None:
-        """Check shared memory for answers, and report those found."""
+        """Check shared memory for the receiver's answers to messages, and report the answers found."""
         while self._under_way and self._under_way[0].quiet:
             first = self._under_way[0]
             assert first.entry.lease is not None
@@ -203,9 +208,9 @@ class Stream:
         self._end(fate)
 
     def _came(self, data: bytes) -> None:
-        """Take an answer from the stream.
+        """Handle an encoded answer of the receiver that came over the stream.
 
-        It is for the oldest message without an answer, because answers come in order.
+        It belongs to the oldest message without an answer, because answers come in order.
         """
         self.heard = True
         self.look()

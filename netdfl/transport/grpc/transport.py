@@ -67,13 +67,13 @@ class GrpcTransport:
         """Prepare to listen on `address` (`127.0.0.1:0` picks a free port); `start` opens the port.
 
         Args:
-            me: this node, in this life of it; peers of another run, or with another scenario, are refused.
+            me: this node, with its number of restarts; peers of another run, or with another scenario, are refused.
             address: host and port to listen on.
             clock: the fleet's time.
             ledger: gets each message that is sent, and its fate.
             options: gRPC's timers, windows and limits.
             services: make the further services of the server, for calls that are no messages.
-            credentials: prove the identity of this life of the node, by mutual TLS; None: plain text.
+            credentials: prove the node's identity and number of restarts, by mutual TLS; None: plain text.
             memory: holds large bodies for nodes that share it; to other nodes, and with None, bodies go inline.
             shared: the network that nodes of this process share, without `credentials`; None: the node is alone.
             secret: the fleet's secret, which each call proves; `shared` has its own.
@@ -115,7 +115,7 @@ class GrpcTransport:
         self._servicer.attach(sink)
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Send to `node` at `address` from now on; messages queued for an earlier address or life of it fail."""
+        """Send to `node` at `address` from now on; messages queued for an earlier address or before a restart fail."""
         if self._places.get(node) == (address, epoch):
             return
         self._close(node, Fate.GONE)
@@ -170,7 +170,7 @@ class GrpcTransport:
             sender.put(message, nbytes)
 
     def carry(self, message: Message, link_header: bytes) -> None:
-        """Queue one message with a link header, even if there is no room. Raises as `send` does."""
+        """Queue one message with a link header, even if the queue to its receiver is full. Raises as `send` does."""
         sender = self._sender(message)
         sender.look()
         sender.put(message, wire.frame_size(message.payload), link_header)

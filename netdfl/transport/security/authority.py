@@ -1,7 +1,7 @@
-"""Certificate authorities: one for a run, and below it one for each node, which can certify lives of this node alone.
+"""Certificate authorities: one for a run, and below it one for each node, which can certify this node alone.
 
 The supervisor keeps the authority of the run. A node without a supervisor has an authority of its own, so that it can
-certify its later lives. Keys are P-256. All certificates are valid for as long as the run's authority, so that a
+certify itself after a restart. Keys are P-256. All certificates are valid for as long as the run's authority, so that a
 machine with a wrong clock makes valid ones too.
 """
 
@@ -45,13 +45,13 @@ class Authority:
         return cls(run, key, (_finished(made, key, _ROOT),))
 
     def of_node(self, node: NodeId) -> Self:
-        """Return an authority that certifies lives of `node` alone: TLS refuses its certificates for other nodes."""
+        """Return an authority that certifies `node` alone, after each restart; TLS refuses its other certificates."""
         key, name = _new_key(), name_of(self.run, node)
         made = self._begin(name, key).add_extension(x509.NameConstraints([x509.DNSName(name)], None), critical=True)
         return type(self)(self.run, key, (_finished(made, self.key, _OF_NODE), *self.chain), node)
 
     def issue(self, node: NodeId, epoch: int) -> Credentials:
-        """Return a new key and certificate for life `epoch` of `node`."""
+        """Return a new key and certificate for `node` after its restart number `epoch` (0: its first start)."""
         key, names = _new_key(), names_of(CertificateSubject(self.run, node, epoch))
         made = self._begin(names[0], key).add_extension(
             x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False
@@ -73,7 +73,7 @@ class Authority:
     def from_pem(cls, text: str, node: NodeId) -> Self:
         """Read the authority of `node` from text that `to_pem` wrote.
 
-        Raises InputError if the text holds none or another's.
+        Raises InputError if the text holds no authority, or the authority of another node.
         """
         try:
             key = serialization.load_pem_private_key(text.encode(), None)
@@ -115,10 +115,9 @@ def _begun(
 def _finished(
     made: x509.CertificateBuilder, signer: ec.EllipticCurvePrivateKey, below: int | None = None
 ) -> x509.Certificate:
-    """Sign a certificate.
+    """Sign the certificate `made` with the key `signer`.
 
-    With `below`, it is the certificate of an authority, below which there may be that many levels of further
-    authorities.
+    With `below`, it is the certificate of an authority, and there may be so many levels of authorities below it.
     """
     authority = x509.BasicConstraints(ca=below is not None, path_length=below)
     return made.add_extension(authority, critical=True).sign(signer, hashes.SHA256())

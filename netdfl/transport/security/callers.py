@@ -51,7 +51,7 @@ def user_at(peer: str) -> int | None:
 
 
 def _forms(packed: bytes) -> tuple[bytes, ...]:
-    """Return an address in its IPv4 form and its IPv6 form."""
+    """Return an IP address, given as `packed` bytes, in its IPv4 form and its IPv6 form, as far as it has both."""
     if len(packed) == 4:
         return packed, bytes(10) + b"\xff\xff" + packed
     mapped = packed[:12] == bytes(10) + b"\xff\xff"

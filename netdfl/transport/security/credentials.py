@@ -1,4 +1,4 @@
-"""Credentials: the certificate and key by which a life of a node proves its identity, and the names in a certificate.
+"""Credentials: the certificate and key by which a node proves its identity, new after each restart, and their names.
 
 A certificate holds two names. By the first, `node-3.RUN.netdfl`, TLS checks that the server at an address is the node
 that the caller wants. The second, `epoch-1.node-3.RUN.netdfl`, tells a server who calls: node 3 of the run, in the life
@@ -37,14 +37,14 @@ class Credentials:
 
 
 class CertificateSubject(NamedTuple):
-    """The subject of a certificate: a node of a run, in one of its lives."""
+    """The subject of a certificate: a node of a run, after so many restarts (`epoch`)."""
 
     run: str
     node: NodeId
     epoch: int
 
     def objection(self, node: NodeId, epoch: int) -> str:
-        """Return the reason why this certificate can't belong to `node` in its life `epoch`; empty if it can."""
+        """Return the reason why this certificate can't belong to `node` after `epoch` restarts; empty if it can."""
         if (self.node, self.epoch) == (node, epoch):
             return ""
         return f"{self}, by its certificate, says that it is {who(node)} of epoch {epoch}"
@@ -64,13 +64,13 @@ def name_of(run: str, node: NodeId) -> str:
 
 
 def names_of(caller: CertificateSubject) -> tuple[str, str]:
-    """Return both host names of a certificate: one names the node, the other names the node and its life."""
+    """Return both host names in a certificate: one names the node, the other the node and its number of restarts."""
     asked = name_of(caller.run, caller.node)
     return asked, f"epoch-{caller.epoch}.{asked}"
 
 
 def read_names(names: Iterable[str]) -> CertificateSubject | None:
-    """Return the node and life that a certificate's host names give; None if they give none, or several."""
+    """Return the node and number of restarts in a certificate's host names; None if they give none, or several."""
     found = {
         CertificateSubject(match[4], node, int(match[1]))
         for name in names

@@ -55,7 +55,10 @@ async def greeting(host: str, port: int) -> bytes:
 
 
 async def watched(address: str, refused: Callable[[str], None]) -> DepartureMonitor | None:
-    """Watch the port at `address`, and call `refused` with each stranger; None if the system can't report them."""
+    """Watch the port at `address`, and call `refused` with a text about each connection from outside the fleet.
+
+    Return None if the operating system can't report ended connections.
+    """
     host, _, port = address.rpartition(":")
     if address.startswith("unix:"):
         return None
@@ -74,7 +77,10 @@ class DepartureMonitor:
     """A monitor of one port that reports the connections which ended before both ends had spoken HTTP/2."""
 
     def __init__(self, ended: socket.socket, greeting_nbytes: int, refused: Callable[[str], None]) -> None:
-        """Read the kernel's reports of ended connections from the socket `ended`, on the running event loop."""
+        """Read the kernel's reports of ended connections from the socket `ended`, on the running event loop.
+
+        `greeting_nbytes` is the size of the port's HTTP/2 greeting; `refused` gets a text about each stranger.
+        """
         self._ended, self._refused = ended, refused
         self._greeting_nbytes = greeting_nbytes
         self._loop = asyncio.get_running_loop()
@@ -157,7 +163,10 @@ class _ConnectionTraffic(NamedTuple):
 
 
 def _traffic(told: bytes) -> _ConnectionTraffic:
-    """Read the traffic of a connection from a kernel report; without figures in it, assume the traffic of a peer."""
+    """Read the traffic of an ended connection from the kernel report `told`.
+
+    If the report has no byte counts, assume the traffic of a peer.
+    """
     at = _ATTRIBUTES_AT
     while at + 4 <= len(told):
         nbytes, kind = struct.unpack_from("=HH", told, at)
@@ -175,7 +184,7 @@ def _traffic(told: bytes) -> _ConnectionTraffic:
 
 
 def _who(told: bytes) -> tuple[str, int]:
-    """Return the address and port of the other end of a connection, from a kernel report."""
+    """Return the address and port of the other end of a connection, from the kernel report `told`."""
     (port,) = struct.unpack_from("!H", told, _PORT_AT + 2)
     if told[_FAMILY_AT] == socket.AF_INET:
         return str(IPv4Address(told[_ADDRESS_AT : _ADDRESS_AT + 4])), port

@@ -21,7 +21,7 @@ _ANSWERS: Mapping[str, Callable[[str], Any]] = {
 
 
 class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """The check of every call at a server, before any data of the call is read."""
+    """The check at a gRPC server that each call is from a member of the fleet, before its data are read."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._objection, self._refused, self._guard, self._proved = objection, refused, guard, proved
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
-        """Let a call proceed, or refuse it with the reason of the objection."""
+        """Let a gRPC call proceed by `continuation`, or refuse it with the reason that `objection` returned."""
         told: Iterable[tuple[str, str | bytes]] = handler_call_details.invocation_metadata or ()
         reason = self._objection(dict(told))
         if not reason and (handler := await continuation(handler_call_details)) is not None:
@@ -63,7 +63,10 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
 
 def _noting(handler: Any, note: Callable[[str], None]) -> Any:
-    """Return `handler`; a handler of calls with one answer is wrapped, so that it first passes its caller to `note`."""
+    """Return the gRPC handler `handler`, wrapped so that it first passes its caller's address to `note`.
+
+    A handler of streams is returned as it is.
+    """
     if (answer := handler.unary_unary) is None:
         return handler
 

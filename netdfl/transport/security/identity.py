@@ -26,9 +26,9 @@ class Identity:
     scenario_hash: str
 
     def greeting(self, callee: NodeId, renewal: int = 0) -> HelloRequest:
-        """Return this node's hello request to `callee`.
+        """Return this node's hello request, by which node `callee` checks its identity.
 
-        A new number `renewal` makes the callee close the earlier leases of shared memory that this node gave it.
+        A new number `renewal` makes the callee begin to read no body that this node lent to it before.
         """
         return HelloRequest(
             protocol_version=PROTOCOL_VERSION,
@@ -57,6 +57,6 @@ class Identity:
 
 
 def plainly(text: str, most: int = MOST_LETTERS) -> str:
-    """Return untrusted text in a form that is safe in error messages: printable, on one line, and short."""
+    """Return untrusted text in a form that is safe in error messages: printable, one line, at most `most` letters."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:most])
     return shown if len(text) <= most else f"{shown}..."

@@ -105,7 +105,10 @@ class Guard:
         return found
 
     def _note(self, came: set[Peer], checks: int) -> None:
-        """Count a new connection; ignore who was connected (`came`) before a check that knows better."""
+        """Count a new connection, and note the peers `came` that were connected when it opened.
+
+        The peers are ignored if there was another check since, so that the number of checks is not `checks` any more.
+        """
         if not self._port or self._loop is None:
             return
         self._came += 1

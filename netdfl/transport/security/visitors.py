@@ -22,7 +22,7 @@ from urllib.parse import unquote
 Peer: TypeAlias = tuple[str, int]
 """The host and port at the other end of a connection."""
 LOOK_S, PRESSED_S = 0.5, 0.05
-"""Seconds between two checks: usually, and after a check that had to end connections."""
+"""Seconds between two checks of a port's connections: usually, and after a check that had to end some."""
 SPARE = 20
 """After a check, the next one waits for at least this many times the CPU time that the check took."""
 FULL = "Socket closed"
@@ -35,10 +35,10 @@ _FDS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
 class Visitors:
-    """The limit on a port's connections without a proof: each check leaves at most `most` of them open."""
+    """The limit `most` on a port's connections over which no call has proved the fleet's secret, checked regularly."""
 
     def __init__(self, port: int, most: int, refused: Callable[[str], None]) -> None:
-        """Watch `port` on the running event loop until `close`.
+        """Check the connections of `port` until `close`; leave at most `most` open without a proof of the secret.
 
         Call `refused` with a text if connections were ended.
         """

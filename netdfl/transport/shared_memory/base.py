@@ -62,58 +62,64 @@ class Answer(NamedTuple):
 
 
 class Lease(Protocol):
-    """The sender's claim on one body in shared memory, which one reader may read for one message."""
+    """The sender's loan of a message body in shared memory to one reader, for one message."""
 
     def reference(self, quiet: bool) -> bytes | None:
-        """Return the reference to send in place of the body; None: send the body in the frame. Call this once.
+        """Return the reference to send in place of the lent body; None: send the body in the frame. Call this once.
 
         With `quiet`, the reader writes its answer to shared memory, which wakes no process, if the answer fits into a
         word.
         """
 
     def poll(self) -> Answer | None:
-        """Return a new answer in shared memory, or None.
+        """Return the reader's answer to the message if shared memory has a new one, else None.
 
-        An answer without a fate says that the message still waits for room.
+        An answer tells what became of the message; without a fate, it still waits for room in the reader's mailbox.
         """
 
     def answered(self) -> None:
-        """Note that the answer came over the stream or the call failed: the reader has read the body or never will."""
+        """Note that the reader's answer came by gRPC, or the call failed: the lent body is read, or never will be."""
 
     def release(self) -> None:
-        """End the sender's use of the body, which the reader may still read."""
+        """Note that the sender needs the lent body no more; the reader may still read it."""
 
 
 class BufferStore(Protocol):
     """One node's access to the shared memory of a machine, to lend and to read, until the node crashes or ends."""
 
     def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
-        """Lend the body of `payload`, `nbytes` long and written once for all readers; None: send it in the frame."""
+        """Lend the body of `payload` to `reader`; None: send it in the frame.
+
+        It is `nbytes` long, and written to shared memory once for all readers.
+        """
 
     def renewal(self) -> int:
-        """Return a number for the next hello, by which this node renews its leases.
+        """Return a number for the next hello message, which asks the peer to end this node's earlier loans of bodies.
 
         A reader that accepts it begins no more to read a body that was lent before it.
         """
 
     def renewed(self, reader: NodeId, number: int) -> None:
-        """Note that `reader` accepted the renewal `number`: it begins to read no body that was lent to it before."""
+        """Note that `reader` accepted a renewal of this node, and so begins to read no body lent to it before.
+
+        `number` is the number that `renewal` gave.
+        """
 
     def borrow(self, src: NodeId, reference: bytes, limits: Limits) -> memoryview:
-        """Return the body to which a reference from `src` points, kept while any view of it is in use.
+        """Return the body to which a reference from `src` points; it stays borrowed while any view of it is in use.
 
-        Raises MessageErrors.
+        Raises MessageErrors if the reference is not valid within `limits`.
         """
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Write the answer to a borrowed body into shared memory; return whether the sender looks for it there.
+        """Write the answer to a message with a borrowed body into shared memory; return whether its sender polls it.
 
         The sender always looks there for answers that it asked for quietly, and for all answers after a stream has
         ended.
         """
 
     def renew(self, src: NodeId, number: int) -> bool:
-        """Accept renewal `number` of `src`, which ends its earlier leases; return whether it exceeds the last one."""
+        """Accept renewal `number` of sender `src`, which ends its earlier loans; return whether the number is new."""
 
     def close(self) -> None:
-        """Give all borrowed bodies back, at the end of this life of the node."""
+        """Give all borrowed bodies back, because this node's process ends or the node restarts."""

@@ -1,4 +1,4 @@
-"""The shared memory as one life of a node uses it: the bodies that it lends, and the bodies that it has borrowed.
+"""The shared memory as a node uses it from a start to its end: the bodies that it lends, and those it has borrowed.
 
 A message's header goes through gRPC as always; its frame refers to the body in shared memory. The body is written once,
 whatever the number of neighbors that it goes to. A reader reads it where it lies, as long as any view of it is in use.
@@ -49,7 +49,7 @@ from netdfl.transport.shared_memory.memory import (
 from netdfl.transport.shared_memory.pool import REFERENCE, BufferPool
 
 _OVER = -1
-"""The value that marks a node's life as over: nothing is lent to it."""
+"""The mark of a node that has ended: no reference has this mark, so the node can borrow nothing."""
 
 
 class BorrowedBody(weakref.ref["np.ndarray[Any, Any]"]):
@@ -58,22 +58,25 @@ class BorrowedBody(weakref.ref["np.ndarray[Any, Any]"]):
     __slots__ = ("slot",)
 
     def __new__(cls, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> Self:
-        """Make a weak reference to `body`."""
+        """Make a weak reference to the borrowed `body`; `done` is called once no view of it is in use."""
         return super().__new__(cls, body, done)
 
     def __init__(self, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> None:
-        """Store the lease slot by which `body` was lent."""
+        """Store `slot`, the place in shared memory at which the lender is notified when `body` is given back.
+
+        `done` is called with this reference once no view of `body` is in use.
+        """
         super().__init__(body, done)  # type: ignore[call-arg]
         self.slot = slot
 
 
 class SharedBuffers:
-    """The use of a machine's shared memory by one life of a node. A `BufferStore`."""
+    """One node's use of a machine's shared memory, from one start of the node to its end. A `BufferStore`."""
 
     def __init__(self, memory: SharedMemory, node: NodeId, epoch: int) -> None:
-        """Register this life of `node` as a reader, and prepare to lend from the node's part of the memory.
+        """Register `node` as a reader, and prepare to lend from its part of the memory.
 
-        Only the first life of a node lends, because readers may still read the bodies of an earlier one.
+        A node that has restarted (`epoch` counts this) lends nothing, as readers may still read bodies lent before.
         """
         self._memory, self._words, self._node = memory, memory.words, node
         start = memory.starts[node]
@@ -85,7 +88,7 @@ class SharedBuffers:
     # lending
 
     def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
-        """Lend a payload's body of `nbytes`, written once for all readers; None: send the body in the frame."""
+        """Lend the body of `payload`, of `nbytes`, to `reader`; None: send it in the frame. It is written only once."""
         if nbytes < self._memory.least_bytes or reader not in self._memory.starts:
             return None
         buffer = self.pool.needed.get(id(payload))  # who needs it holds the payload, so that the id is its own
@@ -97,22 +100,25 @@ class SharedBuffers:
         return self.pool.lend(buffer, reader)
 
     def renewal(self) -> int:
-        """Return a number for the next hello, by which this node renews its leases.
+        """Return a number for the next hello message, which asks the peer to end this node's earlier loans of bodies.
 
         A reader that accepts it begins no more to read a body that was lent before it.
         """
         return self.pool.token_to_come
 
     def renewed(self, reader: NodeId, number: int) -> None:
-        """Note that `reader` accepted the renewal `number`: it begins to read no body that was lent to it before."""
+        """Note that `reader` accepted a renewal of this node, and so begins to read no body lent to it before.
+
+        `number` is the number that `renewal` gave.
+        """
         self.pool.close_before(reader, number)
 
     # borrowing
 
     def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> memoryview:
-        """Return the body to which a reference from `src` points, kept while any view of it is in use.
+        """Return the body to which a reference from `src` points; it stays borrowed while any view of it is in use.
 
-        Raises MessageErrors.
+        Raises MessageErrors if the reference is not valid within `limits`.
         """
         offset, nbytes, token, mark, index, _ = self._checked(src, reference, limits)
         slot = SharedMemory.slot(offset, index)
@@ -127,7 +133,7 @@ class SharedBuffers:
         return body.data.toreadonly()
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Write the answer to a borrowed body into shared memory; return whether the sender looks for it there."""
+        """Write the answer to a message with a borrowed body into shared memory; return whether its sender polls it."""
         offset, _, _, _, index, quiet = REFERENCE.unpack(reference)
         slot, word = SharedMemory.slot(offset, index), answer.word
         if not word or slot not in self._held:
@@ -136,7 +142,7 @@ class SharedBuffers:
         return bool(quiet)
 
     def renew(self, src: NodeId, number: int) -> bool:
-        """Accept renewal `number` of `src`, which ends its earlier leases; return whether it exceeds the last one."""
+        """Accept renewal `number` of sender `src`, which ends its earlier loans; return whether the number is new."""
         newer = number > self._renewals.get(src, 0)
         if newer:
             self._renewals[src] = number
@@ -160,13 +166,13 @@ class SharedBuffers:
         return offset, nbytes, token, mark, index, quiet
 
     def _done(self, hold: BorrowedBody) -> None:
-        """Give back a borrowed body once no view of it is in use."""
+        """Give the borrowed body `hold` back to its lender, because no view of it is in use."""
         if self._held.pop(hold.slot, None) is not None:
             SharedMemory.fence()
             self._words[hold.slot + STATE] = GIVEN_BACK
 
     def close(self) -> None:
-        """Give all borrowed bodies back, at the end of this life of the node."""
+        """Give all borrowed bodies back, because this node's process ends or the node restarts."""
         for hold in list(self._held.values()):
             self._done(hold)
         self._memory.leave(self._node, self._mark)

@@ -28,19 +28,21 @@ PAGE = 4096
 WORD = 8
 SLOT_WORDS = 3
 SLOTS = PAGE // (WORD * SLOT_WORDS)
-"""The most readers to which a body can be lent."""
+"""The most readers to which a message body can be lent at a time: each needs a slot, three words of memory."""
 TOKEN, STATE, ANSWER = range(SLOT_WORDS)
-"""The words of a slot: the lender writes the first, the reader with that token the others."""
+"""The three words of a slot, through which a lender and one reader of its body agree.
+
+The lender writes the token, and the reader to which this token was sent writes the state and the answer."""
 UNTOUCHED, BEGUN, GIVEN_BACK = range(3)
-"""The states of a slot, which stands for one reader. Only in `BEGUN` may the reader be reading the body."""
+"""The states of a loan of a body to one reader. Only in `BEGUN` may the reader be reading the body."""
 _PROCESS_BITS = 32
 
 
 class SharedMemory:
-    """The memory of a run's processes on one machine, made before they are forked."""
+    """The memory that a run's processes on one machine share, made before they are forked."""
 
     def __init__(self, nodes: Sequence[NodeId], nbytes: int, least_bytes: int) -> None:
-        """Map `nbytes` of memory for each of `nodes`, for bodies of `least_bytes` or more. Raises OSError.
+        """Map `nbytes` of memory for each of `nodes`, for message bodies of `least_bytes` or more. Raises OSError.
 
         Pages take no memory until they are written to. A body below `least_bytes` is cheaper inline than in a buffer.
         """
@@ -55,30 +57,36 @@ class SharedMemory:
 
     @staticmethod
     def slot(offset: int, index: int) -> int:
-        """Return the word index at which lease slot `index` of the buffer at `offset` begins."""
+        """Return where slot `index` of the buffer at byte `offset` begins, as an index of 64-bit words.
+
+        A slot is the three words for one reader to which the buffer is lent.
+        """
         return offset // WORD + SLOT_WORDS * index
 
     def enter(self, node: NodeId, incarnation: int) -> int:
-        """Start the life of `node` after `incarnation` restarts in this process; return the mark that identifies it.
+        """Register `node`, restarted `incarnation` times, as running in this process; return a mark for it.
 
-        Earlier lives can borrow no more.
+        The mark identifies this start of the node. Its earlier starts can borrow no more.
         """
         mark = (incarnation + 1) << _PROCESS_BITS | os.getpid()
         self.words[self._presence[node]] = mark
         return mark
 
     def leave(self, node: NodeId, mark: int) -> None:
-        """End the life of `node` with this `mark`, if no later one has begun; the bodies that it borrowed are free."""
+        """Register that the start of `node` with this `mark` has ended, and so reads no borrowed body any more.
+
+        Do nothing if `node` has restarted since.
+        """
         self.fence()
         if self.words[self._presence[node]] == mark:
             self.words[self._presence[node]] = 0
 
     def mark(self, node: NodeId) -> int:
-        """Return the mark of the current life of `node`; 0 if it has none."""
+        """Return the mark (restarts and process id) of `node` as it runs now; 0 if it does not run."""
         return self.words[self._presence[node]] if node in self._presence else 0
 
     def is_gone(self, node: NodeId, mark: int) -> bool:
-        """Return whether the life of `node` with `mark` reads no more, as a later one began or its process is dead."""
+        """Return whether the start of `node` with `mark` reads no more: it ended, or a later one replaced it."""
         return self.words[self._presence[node]] != mark or not self._lives(mark & (1 << _PROCESS_BITS) - 1)
 
     @staticmethod

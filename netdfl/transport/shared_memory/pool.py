@@ -45,14 +45,18 @@ from netdfl.transport.shared_memory.memory import (
 )
 
 REFERENCE = Struct("<QQQQHB")
-"""Offset and length of the body, token, mark of the reader's life, slot, and whether the answer may be quiet."""
+"""The encoding of a reference to a lent body.
+
+Its fields: offset and length of the body, token of the loan, mark of the reader (restarts and process id), slot, and
+whether the reader should answer in shared memory."""
 
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """A buffer in shared memory: a page of lease slots at `offset`, then the pages of a body of `nbytes`.
+    """A buffer in shared memory: at `offset` a page with a slot for each reader, then a body of `nbytes`.
 
-    The pool finds a buffer by `key` while the sender needs any of its leases; `num_needed` counts these.
+    The pool finds a buffer by `key`, which stands for its payload, while the sender needs any of its `leases` (loans);
+    `num_needed` counts these.
     """
 
     key: int
@@ -73,12 +77,12 @@ class Buffer:
 
 
 class ReaderLease:
-    """A lease by which the body of a buffer is lent to `reader` for one message; it occupies one slot of the buffer."""
+    """The loan of the body in a buffer to `reader`, for one message; it occupies a slot (three words) of the buffer."""
 
     __slots__ = ("_buffer", "_closed", "_mark", "_pool", "_seen", "_slot", "reader", "token")
 
     def __init__(self, pool: BufferPool, buffer: Buffer, reader: NodeId) -> None:
-        """Take the next free slot of `buffer`; `token` is 0 until the reference is made."""
+        """Occupy the next free slot of `buffer` for `reader`; the loan has no token (0) until `reference` is called."""
         self._pool, self._buffer, self.reader = pool, buffer, reader
         self._slot = SharedMemory.slot(buffer.offset, len(buffer.leases))
         self._mark = self._seen = self.token = 0
@@ -87,7 +91,10 @@ class ReaderLease:
         buffer.num_needed += 1
 
     def reference(self, quiet: bool) -> bytes | None:
-        """Return the reference for the current life of the reader; None if it has none: send the body in the frame."""
+        """Return the reference to the body for the reader; None if the reader does not run: send the body in the frame.
+
+        With `quiet`, the reader should answer in shared memory.
+        """
         words, buffer = self._pool.memory.words, self._buffer
         self._mark = self._pool.memory.mark(self.reader)
         if not self._mark:
@@ -99,9 +106,9 @@ class ReaderLease:
         return REFERENCE.pack(buffer.offset, buffer.nbytes, self.token, self._mark, index, quiet)
 
     def poll(self) -> Answer | None:
-        """Return a new answer in shared memory, or None.
+        """Return the reader's answer to the message if shared memory has a new one, else None.
 
-        An answer without a fate says that the message still waits for room.
+        An answer tells what became of the message; without a fate, it still waits for room in the reader's mailbox.
         """
         word = self._pool.memory.words[self._slot + ANSWER] if self.token else 0
         if word == self._seen:
@@ -110,18 +117,18 @@ class ReaderLease:
         return Answer.of_word(word)
 
     def answered(self) -> None:
-        """Note that the answer came over the stream or the call failed: the reader has read the body or never will."""
+        """Note that the reader's answer came by gRPC, or the call failed: the lent body is read, or never will be."""
         self._closed = True
 
     def release(self) -> None:
-        """End the sender's use of the body, which the reader may still read."""
+        """Note that the sender needs the lent body no more; the reader may still read it."""
         self._buffer.num_needed -= 1
         if not self._buffer.num_needed:
             del self._pool.needed[self._buffer.key]
 
     @property
     def is_over(self) -> bool:
-        """Whether the reader does not read the body now and never will."""
+        """Whether the loan is over: the reader does not read the body now and never will."""
         if not self.token:
             return True
         memory = self._pool.memory
@@ -135,11 +142,11 @@ _offset = attrgetter("offset")
 class BufferPool:
     """The shared-memory buffers of one node.
 
-    Each new buffer takes the first gap that fits, because pages that were used before cost less than new ones.
+    A new buffer lies in the first free stretch that is long enough, because pages used before cost less than new ones.
     """
 
     def __init__(self, memory: SharedMemory, first: int, end: int) -> None:
-        """Place buffers between the offsets `first` and `end`, both multiples of the page size."""
+        """Place buffers between the byte offsets `first` and `end` of `memory`, both multiples of the page size."""
         self.memory, self._first, self._end = memory, first, end
         self.buffers: list[Buffer] = []
         self.needed: dict[int, Buffer] = {}
@@ -147,16 +154,22 @@ class BufferPool:
 
     @property
     def token_to_come(self) -> int:
-        """The token that the next reference will have; all earlier tokens are smaller."""
+        """The number (token) that will identify the next loan of a body; earlier loans have smaller numbers."""
         return self._token + 1
 
     def next_token(self) -> int:
-        """Return a token that is larger than all earlier ones of this life, and practically unique across lives."""
+        """Return a token (number) for a new loan of a body, larger than all earlier tokens of this pool.
+
+        The first token is random, so that another start of the node practically never gives the same ones.
+        """
         self._token += 1
         return self._token
 
     def take(self, key: int, nbytes: int) -> Buffer | None:
-        """Return a new buffer for a body of `nbytes`, found by `key` while it is needed; None if there is no room."""
+        """Return a new buffer for a body of `nbytes`; None if the node's part of the memory has no free space for it.
+
+        `needed` has it by `key`, until no loan of the body is needed.
+        """
         self.buffers = [buffer for buffer in self.buffers if not buffer.is_free]
         buffer = Buffer(key, self._first, nbytes)
         for other in self.buffers:
@@ -170,7 +183,7 @@ class BufferPool:
         return buffer
 
     def lend(self, buffer: Buffer, reader: NodeId) -> ReaderLease | None:
-        """Lend a buffer to one more reader; None if it has no slot left."""
+        """Lend the body in a buffer to one more reader; None if the buffer has as many readers as it can."""
         return ReaderLease(self, buffer, reader) if len(buffer.leases) < SLOTS else None
 
     def close_before(self, reader: NodeId, token: int) -> None:

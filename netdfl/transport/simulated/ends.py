@@ -34,7 +34,7 @@ class FabricLinks(Protocol):
         """The one path that all edges share, if all are alike and their stages have no state; else None."""
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
-        """Return the path of link stages from `src` to `dst`."""
+        """Return the path of link stages (delay, loss and so on) that a message passes from `src` to `dst`."""
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
         """Discard the path from `src` to `dst`, which is no longer used."""
@@ -49,7 +49,7 @@ class PerfectLinks:
     common = Path((0, 0), ())
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
-        """Return a path without any stage."""
+        """Return a path without any link stage, on which messages are neither delayed nor lost."""
         return Path((src, dst), ())
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
@@ -70,7 +70,7 @@ class SendRecord(NamedTuple):
 
 NOTHING_SENT = SendRecord(MessageId(Kind.DATA, 0, StepId(0, 0), 0, 0), 0, -1)
 Content: TypeAlias = tuple[Message, SendRecord]
-"""The item that the fabric's link engine moves: a message, and the fields that its row in the run's record shares."""
+"""The item that the fabric's link engine moves: a message, and the record fields that its whole multicast shares."""
 
 
 class FabricEdge(EdgeState):
@@ -79,18 +79,21 @@ class FabricEdge(EdgeState):
     __slots__ = ("backlog", "source", "target", "waiters")
 
     def __init__(self, source: FabricEnd, target: FabricEnd, path: Path, plan: PathPlan, order_key: int) -> None:
-        """Start with an empty backlog."""
+        """Make the edge from `source` to `target` over the link stages of `path`, with an empty backlog.
+
+        `plan` says how far arrivals are computed in advance; `order_key` orders messages that arrive at one instant.
+        """
         super().__init__((source.node, target.node), path, plan, order_key)
         self.source, self.target = source, target
         self.backlog = 0
         self.waiters: list[asyncio.Future[None]] | None = None
 
     def rests(self, now_ns: int) -> bool:
-        """Return whether the edge can be discarded: no message waits on it, and its link stages have no state."""
+        """Return whether the edge can be discarded at `now_ns`: no message waits on it, no stage of it has a state."""
         return not (self.backlog or self.waiters) and super().rests(now_ns)
 
     def add_to_backlog(self) -> None:
-        """Count a message that the receiver has not taken yet."""
+        """Count one message more in the backlog: the receiver's mailbox has not accepted it yet."""
         self.backlog += 1
         self.source.backlog += 1
 
@@ -102,7 +105,7 @@ class FabricEdge(EdgeState):
             await waiter
 
     def take_off_backlog(self) -> None:
-        """Count one message less in the backlog, and wake the senders that wait for room on this edge."""
+        """Count one message less in the backlog, and wake the senders that wait because it was full."""
         self.backlog -= 1
         self.source.backlog -= 1
         if self.waiters:
@@ -118,16 +121,16 @@ NOWHERE: tuple[tuple[NodeId, ...], Route[FabricEdge]] = ((), Route((), UNKNOWN))
 
 
 class FabricEnd:
-    """The end of one node: its sink, its edges to others, and the messages for which its mailbox has no room.
+    """One node in the simulated network: its sink, its edges to others, and messages waiting for its full mailbox.
 
     Attributes:
         node: the node.
-        sink: takes the node's messages; None before the first life and after a crash.
+        sink: takes the messages that arrive for the node; None before its first start and after a crash.
         edges: the edges over which the node has sent, by receiver.
         held: the messages for which the mailbox had no room, in their order.
         backlog: the sum of the backlogs of the edges.
         most_edges: the number of edges beyond which idle ones are dropped.
-        last: the receivers of the latest multicast, and the route to them.
+        last: the receivers of the node's latest multicast, and the edges to them.
     """
 
     __slots__ = ("backlog", "edges", "held", "last", "most_edges", "node", "sink")
@@ -179,7 +182,7 @@ class FabricEnd:
         return [None] * len(messages) if self.sink is None else self.sink.deliver(messages)
 
     def close(self) -> None:
-        """Drop the sink and the edges now, because the garbage collector would take far longer."""
+        """Drop the node's sink and edges now, because the garbage collector would take far longer."""
         self.sink = None
         self.edges.clear()
         self.last = NOWHERE

@@ -90,12 +90,12 @@ class Fabric:
     # nodes
 
     def join(self, node: NodeId) -> None:
-        """Add `node` to the network; a node that restarts keeps its edges and the messages on them."""
+        """Add `node` to the simulated network; a node that restarts keeps its edges and the messages on them."""
         if node not in self._ends:
             self._ends[node] = FabricEnd(node)
 
     def attach(self, node: NodeId, sink: Sink) -> None:
-        """Deliver messages for `node` to `sink`, first those that are held for it."""
+        """Deliver messages for `node` to `sink`, first the messages that wait for it."""
         end = self._ends[node]
         end.attach(sink)
         self._release(end)
@@ -119,20 +119,21 @@ class Fabric:
     # what is under way
 
     def flights(self) -> list[FabricFlight]:
-        """Return all messages under way, with their positions on their links.
+        """Return all messages under way in the fleet, with their positions on their links.
 
-        A message that is held for a full mailbox has no due time and no unit (its entry in the link engine).
+        A message that waits for a full mailbox has left its link: it has no due time and no entry (`unit`) in the
+        link engine.
         """
         held = [Flight(edge, content, None, None) for end in self._ends.values() for edge, content in end.held]
         return [*self._engine.flights(), *held]
 
     def lose(self, flight: FabricFlight, reason: FateReason) -> None:
-        """Drop a message that is under way, with the fate `dropped` for this `reason`."""
+        """Drop the message `flight`, which is under way, with the fate `dropped` for this `reason`."""
         self._withdraw(flight)
         self._settle(flight.edge, flight.content, None, Fate.dropped(reason))
 
     def hasten(self, flight: FabricFlight) -> None:
-        """Deliver a message that is under way at once, without the rest of its delay."""
+        """Deliver the message `flight`, which is under way, at once, without the rest of its delay."""
         self._withdraw(flight)
         self._arrive(flight.edge, flight.content)
 
@@ -147,7 +148,10 @@ class Fabric:
     # sending
 
     def send(self, multicast: Multicast) -> int:
-        """Send a multicast to its receivers in turn until an edge has no room; return to how many it was sent."""
+        """Send a multicast to its receivers in turn, up to the first edge with a full backlog.
+
+        Return the number of receivers to which it was sent.
+        """
         source, count = self._ends[multicast.src], len(multicast.dsts)
         if source.backlog + count < MOST_WAITING:  # so no receiver can be full
             self._submit(source, multicast)
@@ -189,17 +193,17 @@ class Fabric:
         return edge
 
     async def room(self, edge: Edge) -> None:
-        """Wait until `edge` has room for messages."""
+        """Wait until the backlog of `edge` (messages that its receiver has not accepted) is below its limit."""
         await self._ends[edge[0]].edges[edge[1]].room()
 
     # time
 
     def next_ns(self) -> int | None:
-        """Return the time of the next event in nanoseconds, or None."""
+        """Return the virtual time of the next event on the links (such as an arrival) in nanoseconds, or None."""
         return self._engine.next_ns()
 
     def run(self, now_ns: int) -> None:
-        """Process the events that are due at `now_ns`, which `next_ns` returned."""
+        """Process the link events (such as arrivals) that are due at `now_ns`, the time that `next_ns` returned."""
         self._engine.step(now_ns)
 
     def change(self, event: CompiledEvent) -> None:
@@ -289,7 +293,7 @@ class Fabric:
             self._release(target)
 
     def _release(self, target: FabricEnd) -> None:
-        """Offer a node's held messages to its mailbox again."""
+        """Offer the messages that wait for the mailbox of `target` to it again."""
         for edge, content in target.take_held():
             edge.take_off_backlog()
             self._arrive(edge, content)
@@ -302,7 +306,7 @@ class Fabric:
         self._settle(unit.edge, unit.content, None, Fate.dropped(reason))
 
     def _count_copy(self, content: Content) -> None:
-        """Count a copy that a link made; it adds no bytes to the sender's total."""
+        """Count a copy of a message that a link made as sent; it adds no bytes to the sender's total."""
         message, record = content
         self._ledger.sent(Multicast.of(message), 0, record.sent_ns)
 

@@ -1,4 +1,4 @@
-"""A fabric whose messages of one instant can be delivered one by one, in an order that its owner chooses.
+"""A simulated network whose messages of one instant can be delivered one by one, in an order that its owner chooses.
 
 Relies on: `OneByOneEngine`, and an owner who asks what is due before it runs an instant.
 
@@ -17,16 +17,16 @@ from netdfl.transport.simulated.fabric import Fabric
 
 
 class OneByOneFabric(Fabric):
-    """A `Fabric` that can deliver a single message of an instant."""
+    """A simulated network that can deliver a single one of the messages that arrive at one instant."""
 
     engine_type: ClassVar[type[OneByOneEngine[FabricEdge, Content]]] = OneByOneEngine
 
     def due(self, now_ns: int) -> list[Edge]:
-        """Return the edges of the messages that are due at `now_ns` and whose receivers live, in the usual order."""
+        """Return the edges of the messages due at `now_ns` whose receivers are not down, in their usual order."""
         return [edge.edge for edge in self._one_by_one.due(now_ns) if edge.target.sink is not None]
 
     def run_one(self, edge: Edge, now_ns: int) -> None:
-        """Process what is due first on `edge` at `now_ns`, if anything is."""
+        """Process the first event (such as a message's arrival) that is due on `edge` at `now_ns`, if there is one."""
         self._one_by_one.step_one(edge, now_ns)
 
     @property

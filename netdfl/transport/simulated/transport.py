@@ -19,7 +19,7 @@ class SimulatedTransport:
     """One node's end of the simulated network, a `Fabric`, in the form of a `Transport`."""
 
     def __init__(self, fabric: Fabric, node: NodeId) -> None:
-        """Join `node` to the fabric."""
+        """Join `node` to the simulated network `fabric`."""
         self.fabric, self.node = fabric, node
         fabric.join(node)
 
@@ -32,16 +32,16 @@ class SimulatedTransport:
         return ""
 
     def begin(self) -> None:
-        """Do nothing: the fabric uses the virtual clock."""
+        """Do nothing: the simulated network uses the virtual clock, and needs no start."""
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Do nothing: the fabric knows all nodes."""
+        """Do nothing: the simulated network knows all nodes, which have no addresses."""
 
     def set_gone(self, node: NodeId) -> None:
-        """Do nothing: the fabric knows which nodes are gone."""
+        """Do nothing: the simulated network knows which nodes are gone."""
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Hand over the messages of one step; wait only while the mailbox of a receiver is full."""
+        """Hand the messages of one step to the simulated network; wait only while the mailbox of a receiver is full."""
         for multicast in multicasts:
             taken = self.fabric.send(multicast)
             while taken < len(multicast.dsts):
@@ -50,8 +50,8 @@ class SimulatedTransport:
                 taken = self.fabric.send(multicast)
 
     async def aclose(self) -> None:
-        """Leave the fabric; messages of this node that are under way get the fate `in_flight`."""
+        """Leave the simulated network; messages of this node that are under way get the fate `in_flight`."""
         self.fabric.leave(self.node)
 
     async def hand_over(self) -> None:
-        """Do nothing: the fabric has all messages that were sent."""
+        """Do nothing: no message of the node waits outside the simulated network."""
