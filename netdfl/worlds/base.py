@@ -38,15 +38,18 @@ class WorldListener(Protocol):
     """The receiver of a world's events: the supervisor. Calls come from the world's event loop and must not block."""
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Handle a report of a node or of the evaluator. The first is its `Hello`, or a question for the clock."""
+        """Handle a report of a node or of the evaluator.
+
+        The first report of each is its `Hello`, or a request for the reading of the supervisor's clock.
+        """
 
     def exited(self, node: NodeId, how: Exit) -> None:
-        """Handle the end of a node's life. An end after a reported crash is expected."""
+        """Handle the end of a running node; `how` describes it. After a crash that was reported, it is expected."""
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Handle the return of a dead node that was not restarted by the supervisor.
+        """Handle the return of a dead node: it can run again, and not because the supervisor restarted it.
 
-        `keeps`: its last state still exists.
+        `keeps`: its last checkpoint still exists.
         """
 
     def refused(self, what: str) -> None:
@@ -100,13 +103,13 @@ class World(Protocol):
         """Run the supervisor's coroutine `course` on this world's event loop; the first Ctrl-C calls `interrupt`."""
 
     async def open(self, news: WorldListener) -> OpenResult:
-        """Prepare the world.
+        """Prepare the world, and report its events to `news` from now on; no node runs yet.
 
-        Raises InputError for an impossible scenario, MachineError if impossible here, or RunError.
+        Raises InputError for an impossible scenario, MachineError if this machine can't run it, or RunError.
         """
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Start a life of each of `nodes`, the time from a start to an end.
+        """Start each of `nodes`; `life` has the number of their restarts before, and how they rejoin.
 
         Each node connects, or exits, or the world reports an error.
         """
@@ -122,7 +125,7 @@ class World(Protocol):
 
 
 class StallMonitor(Protocol):
-    """A monitor that looks for stalls in a world of virtual time.
+    """A monitor that looks for stalls (nodes that wait unusually long, or in vain) in a world of virtual time.
 
     `due_ns` is the time at which it looks next. `over` is true once nothing is worth waiting for, and the run ends.
     """
@@ -131,7 +134,7 @@ class StallMonitor(Protocol):
     over: bool
 
     def look(self, now_ns: int) -> None:
-        """Look for stalls."""
+        """Look for stalls (nodes that wait unusually long, or in vain) at the virtual time `now_ns`."""
 
     def idle(self) -> None:
         """End a node's wait, or the run, because nothing can run and no timer is due.
@@ -154,7 +157,7 @@ class VirtualWorld(Protocol):
         """Let `monitor` look for stalls from now on: at its times `due_ns`, and whenever nothing can run."""
 
     def accounts(self) -> dict[NodeId, Account]:
-        """Return every node's account of its doings, waits and sent messages; for a node that is down, the last one."""
+        """Return what each node does, waits for and has sent; of a node that is down, its last such account."""
 
     def sent(self) -> tuple[int, MessageCounts]:
         """Return the bytes that all nodes have sent so far, and the counts of their messages."""
@@ -163,10 +166,10 @@ class VirtualWorld(Protocol):
         """Return the current waits of all nodes that wait for messages."""
 
     def stack(self, node: NodeId) -> str:
-        """Return the stack of a node's coroutine."""
+        """Return the call stack of a node's coroutine as text, to show where it waits."""
 
     def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
-        """Return whether `node` still keeps a sent message, so that it can repeat it."""
+        """Return whether `node` still keeps its message `sent`, so that it can send it again."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +182,8 @@ class WorldConfig:
         note: shows a message to the user.
         forkserver: a fork server that was started earlier; None: the world starts one if it needs one.
         keep_log: the file for the lines of the event log; None: only its hash is kept.
-        blueprint: shared parts that were built before; the scenario may differ from theirs in events, rounds by the
-            clock and the seed of links. None: the world builds them.
+        blueprint: data, tasks, algorithm and links of a fleet, built before; the scenario may differ from theirs in
+            events, rounds by the clock and the seed of links. None: the world builds them.
     """
 
     scenario: Scenario
@@ -192,7 +195,7 @@ class WorldConfig:
 
 
 class BackgroundTasks:
-    """The background tasks of a world. An error in a task is reported as an error of the world."""
+    """The asyncio tasks that a world runs in the background. An error in one is reported as an error of the world."""
 
     def __init__(self, broke: Callable[[Exception], None]) -> None:
         """Report errors of tasks by calling `broke`."""
@@ -226,7 +229,9 @@ _OBJECTS = 20_000
 
 
 def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
-    """Run the coroutine `course` on a real event loop. Worlds in real time implement `World.run` by this.
+    """Run the supervisor's coroutine `course` on a real event loop; the first Ctrl-C calls `interrupt`.
+
+    Worlds in real time implement `World.run` by this.
 
     Garbage is collected more often than in other parts of a run. Each call that gRPC refuses leaves some 25 objects in
     reference cycles, so strangers who call decide how much garbage there is.

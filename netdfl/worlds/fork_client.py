@@ -40,7 +40,7 @@ class ServerProcess(Child, Protocol):
 
 @dataclass(frozen=True)
 class PreloadResult:
-    """The answer of a fork server that has loaded a plan.
+    """The answer of a fork server that has loaded the plan of a run.
 
     Attributes:
         gpus: the number of GPUs of its machine.
@@ -70,7 +70,7 @@ class ForkServer:
     """The client of a fork server. Create it as early as possible: the server imports torch meanwhile."""
 
     def __init__(self, process: ServerProcess) -> None:
-        """Take over the process of a fork server."""
+        """Send commands to, and read answers from, the fork server in `process`, which was just started."""
         self.process = process
         self.ended = asyncio.Event()
         self.processes: dict[int, Command] = {}
@@ -84,7 +84,7 @@ class ForkServer:
 
     @classmethod
     def open(cls, through: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Self:
-        """Start a fork server, by the command `through` on another machine; until `plan` it only answers `look`.
+        """Start a fork server here, or elsewhere by the command `through`; before `plan` it only answers `look`.
 
         `environment` is its environment, by default this process's.
         """
@@ -99,7 +99,7 @@ class ForkServer:
         return cls(process)
 
     async def look(self, question: Json) -> dict[str, Any]:
-        """Ask the server a question about its machine, even before it has a plan. Raises RunError."""
+        """Ask the fork server a question about its machine, even before `plan`; return the answer. Raises RunError."""
         self._begin_to_read()
         found: dict[str, Any] = (await self._ask({"look": question}))["looked"]
         if "failed" in found:
@@ -111,7 +111,9 @@ class ForkServer:
             self._reading = asyncio.create_task(self._read())
 
     async def plan(self, plan: RunPlan, on_exit: OnExit) -> PreloadResult:
-        """Load the plan; return the result. `on_exit` is called for every node whose process ends.
+        """Make the fork server load the run's plan: scenario, data and so on; return the result.
+
+        `on_exit` is called for every node whose process ends.
 
         Raises:
             InputError: the plan can't be carried out: data missing, parts that do not fit.
@@ -154,7 +156,7 @@ class ForkServer:
             )
 
     async def give(self, node: NodeId, checkpoint: Path) -> None:
-        """Send the server `node`'s checkpoint of an earlier life, in acknowledged parts. Raises RunError."""
+        """Send the server a file with the last `checkpoint` of `node`, in acknowledged parts. Raises RunError."""
         with checkpoint.open("rb") as file:
             first = True
             while data := file.read(GIVEN_BYTES):
@@ -162,11 +164,11 @@ class ForkServer:
                 first = False
 
     def kill(self, pid: int) -> None:
-        """Kill one child process."""
+        """Have the fork server kill its child process `pid`."""
         self._tell({"kill": pid})
 
     async def aclose(self, grace_s: float = 5.0) -> None:
-        """Order the server to end, wait for its end, and close."""
+        """Order the fork server to end, wait for its end for up to `grace_s` seconds, and close."""
         if self._ending is not None:
             await asyncio.to_thread(self._ending.join, grace_s)
             return

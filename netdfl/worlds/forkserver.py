@@ -4,7 +4,7 @@
     {"plan": {...}}                      -> {"ready": {"gpus": 0, ...}} or {"error": "...", "code": 2}
     {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
     {"look": {"facts": {}}}              -> {"looked": {...}}: the answer of a child about this machine
-    {"file": {"node": 3, "data": "..."}} -> {"written": n}: a part of the node's checkpoint of an earlier life
+    {"file": {"node": 3, "data": "..."}} -> {"written": n}: a part of the node's last checkpoint, from before a restart
     {"hold": {"host": "...", ...}}       -> {"held": ""}, or why not: a connection whose end is this process's end
     {"kill": pid}
     {"end": null}
@@ -66,12 +66,12 @@ def main() -> None:
 
 
 class _Forks:
-    """The state of the fork server: its plan, once it has one, and its children."""
+    """The state of the fork server: its child processes and, once loaded, the plan of the run."""
 
     loaded: tuple[Blueprint, RunPlan]
 
     def __init__(self, folders: ExitStack) -> None:
-        """Watch the input and the children. Without a shared disk, create a temporary folder in `folders`."""
+        """Prepare to notice ends of child processes; temporary folders, made later, are removed with `folders`."""
         self.folders = folders
         self.memory: SharedMemory | None = None
         self.children: dict[int, Path] = {}  # with their logs
@@ -107,7 +107,7 @@ class _Forks:
         self.kill_all()
 
     def obey(self, command: dict[str, Any]) -> None:
-        """Carry out one command."""
+        """Carry out one command of the supervisor, such as `{"spawn": ...}`."""
         from netdfl.host.plan import Command, RunPlan, read
 
         if "plan" in command:
@@ -126,7 +126,7 @@ class _Forks:
             os.kill(command["kill"], signal.SIGKILL)
 
     def make_plan(self, plan: RunPlan) -> None:
-        """Load the parts that all nodes share, once."""
+        """Load what all nodes of the run share, such as data and models, once before any fork."""
         try:
             if plan.luggage:
                 folder = tempfile.TemporaryDirectory(prefix="netdfl-", ignore_cleanup_errors=True)
@@ -175,7 +175,7 @@ class _Forks:
         say({"written": written})
 
     def look(self, question: dict[str, object]) -> None:
-        """Answer a question in a child process, so that this process stays unchanged."""
+        """Answer a question about this machine in a child process, so that this process stays unchanged."""
 
         def work() -> int:
             try:
@@ -240,7 +240,7 @@ class _Forks:
         return run_process(blueprint, plan, command, self.memory)
 
     def reap(self) -> None:
-        """Report the children that have ended."""
+        """Report to the supervisor the child processes that have ended."""
         while self.children:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -281,7 +281,7 @@ class _Lines:
 
 
 class _Answers:
-    """The output to the supervisor, kept apart from text that a user's own code prints."""
+    """The output for answers to the supervisor, kept apart from text that a user's own code prints."""
 
     fd = 1
 

@@ -59,7 +59,7 @@ class NamespacesWorld(ProcessesBasedWorld):
         return NodePlacement(place["namespace"], place["address"])
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Start a life of each node in its namespace."""
+        """Start each of `nodes` in its network namespace; `life` has the number of their restarts before."""
         self._processes.launch(nodes, life)
 
     async def aclose(self, grace_s: float) -> Figures:

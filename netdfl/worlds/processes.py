@@ -1,4 +1,4 @@
-"""The `processes` world: real gRPC nodes in local processes, forked from one that has everything loaded."""
+"""The `processes` world: real gRPC nodes in local processes, forked from one that has loaded torch and the data."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ class ProcessesWorld:
         gpus: bool = True,
         elsewhere: bool = False,
     ) -> None:
-        """Prepare without starting anything.
+        """Prepare the world without starting any node.
 
         Args:
             setting: the settings of the world.
             listen: the address of the supervisor, to which nodes connect.
             place: returns the placement of a node; with it, each node has a process of its own.
             gpus: let nodes use this machine's GPUs.
-            elsewhere: whether nodes run on versions of packages that are installed elsewhere.
+            elsewhere: whether nodes run outside this installation (in a container, on another machine), whose package
+                versions may differ, so that nodes report theirs.
         """
         self.setting, self.scenario, self.directory = setting, setting.scenario, setting.directory
         self.clock = RealClock()
@@ -106,7 +107,7 @@ class ProcessesWorld:
             self.forks.close()
 
     async def open(self, news: WorldListener) -> OpenResult:
-        """Load the parts that all nodes share, and start the evaluator."""
+        """Load what all nodes share (data, models and so on) in the fork server, and start the evaluator's process."""
         self.news = news
         plan = self.plan = await self._make_plan()
         (self.directory.path / "snapshots").mkdir(exist_ok=True)
@@ -130,7 +131,7 @@ class ProcessesWorld:
         )
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Start a life of each node in a forked process."""
+        """Start each of `nodes` in a forked process; `life` has the number of their restarts before."""
         size = getattr(self.scenario.world, "nodes_per_process", 1)
         groups: dict[int, list[NodeId]] = {}
         for node in nodes:
@@ -157,13 +158,16 @@ class ProcessesWorld:
         return Figures(links={"layer": self.scenario.world.loss_layer})
 
     def certify(self, nodes: Sequence[NodeId], life: Life) -> Mapping[NodeId, Credentials]:
-        """Let the control server admit this life of `nodes`; return the nodes' TLS credentials, none without TLS."""
+        """Let the control server admit `nodes` with the number of restarts in `life`, and no other.
+
+        Return the nodes' TLS credentials; none without TLS.
+        """
         for node in nodes:
             self._control.expect(node, life.epoch)
         return {node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {}
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Let the control server admit the life number `epoch` of `node` no longer, as that life has ended."""
+        """Let the control server no longer admit `node` after `epoch` restarts, as that process of it has ended."""
         self._control.dismiss(node, epoch)
 
     # processes
@@ -199,7 +203,7 @@ class ProcessesWorld:
 
 
 class ProcessesBasedWorld:
-    """A world that delegates to a world of local processes."""
+    """A base of worlds that leave the control plane, the clock and the evaluator to a `ProcessesWorld`."""
 
     _processes: ProcessesWorld
     _packets: SupervisedNetwork | None = None
@@ -214,7 +218,7 @@ class ProcessesBasedWorld:
         return store
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        """Run `course` in the world of processes."""
+        """Run the supervisor's coroutine `course` in real time; the first Ctrl-C calls `interrupt`."""
         return self._processes.run(course, interrupt)
 
     def begin(self, at_ns: int) -> int:

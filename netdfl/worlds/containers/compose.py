@@ -24,7 +24,7 @@ _LISTENS = "grep -v 0B00007F /proc/net/tcp | grep -q ' 0A '"  # but for the cont
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """The common settings of all services of one fleet.
+    """The common settings of all Compose services (container definitions) of one fleet.
 
     Attributes:
         scenario: the scenario.
@@ -54,7 +54,7 @@ class Fleet:
         return self.scenario.world
 
     def node(self, node: NodeId, command: Sequence[str]) -> dict[str, Any]:
-        """Return the service in which `node` runs `command`."""
+        """Return the Compose service (container definition) in which `node` runs `command`."""
         packets = acts_on_packets(self.scenario)
         service = self._common(node, command)
         if packets:
@@ -78,7 +78,7 @@ class Fleet:
         return {"networks": {NETWORK: {"internal": True, "labels": dict(self.labels)}}}
 
     def service(self, command: Sequence[str]) -> dict[str, Any]:
-        """Return a service that runs `command` without privileges and without a network."""
+        """Return a Compose service (container definition) that runs `command` without privileges or network."""
         hidden = {"tmpfs": [f"{HOME}/{name}" for name in self.hidden]} if self.hidden else {}
         return hidden | {
             "image": self.image,
@@ -128,7 +128,7 @@ def _literal(path: str) -> str:
 
 
 def service_name(node: NodeId) -> str:
-    """Return the name of a node's service, which is also its host name."""
+    """Return the name of a node's Compose service, which is also the host name of its container."""
     return f"node-{node:03d}"
 
 

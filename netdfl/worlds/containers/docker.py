@@ -113,7 +113,7 @@ async def call(command: Sequence[str], *, told: bytes | None = None) -> str:
 
 
 def _follow(command: Sequence[str]) -> list[str]:
-    """Return the command wrapped so that the kernel kills it when this process dies."""
+    """Return `command` wrapped so that the kernel kills it when this process dies; unchanged outside Linux."""
     if sys.platform != "linux":
         return list(command)
     become = (

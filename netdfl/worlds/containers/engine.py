@@ -1,4 +1,4 @@
-"""The containers of one run: started by Docker Compose, sent the command of each life, and watched to their ends."""
+"""The containers of one run: started by Docker Compose, sent a command for each start of a node, and watched."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class _Container:
     Attributes:
         name: its name.
         pid: the id of its process on this machine.
-        epoch: the number of the node's current life.
-        over: how that life ended; None while it goes on.
+        epoch: the number of the node's restarts.
+        over: how the node's process in it ended; None while it runs.
         starting: whether the supervisor started the container and Docker has not reported that yet.
         by_others: whether somebody else started the container.
         starved: whether it ran out of memory.
-        lived: whether a life of the node has begun in it.
+        lived: whether the node's process has been started in it.
     """
 
     name: str = ""
@@ -54,10 +54,10 @@ class _Container:
 
 @dataclass
 class Containers:
-    """The containers of one run.
+    """The containers of one run: the Compose project `project`, whose containers have the label `label`.
 
-    Those with `label` of the Compose project `project`; `home` is the run directory. `exited` is called when a life of
-    a node has ended, `started_again` when somebody other than the supervisor has started the container of a dead node.
+    `home` is the run directory. `exited` is called when the process of a node has ended, `started_again` when somebody
+    other than the supervisor has started the container of a dead node.
     """
 
     docker: Docker
@@ -82,7 +82,7 @@ class Containers:
         return self.home / COMMANDS / FLEET_SECRET
 
     async def start(self, plan: RunPlan, num_nodes: int) -> None:
-        """Start every container, which then waits for its command. Raises MachineError."""
+        """Start a container for each node; it loads the run's `plan` and waits for a command. Raises MachineError."""
         RunDirectory(self.home / COMMANDS).write_json(PLAN, asdict(plan) | {"secret": ""})
         with os.fdopen(os.open(self._secret, _NEW, 0o600), "w", encoding="ascii") as file:
             file.write(plan.secret)
@@ -95,9 +95,10 @@ class Containers:
             container.name, container.pid = found["Name"].lstrip("/"), found["State"]["Pid"]
 
     async def begin(self, node: NodeId, device: str, life: Life, credentials: Credentials | None) -> None:
-        """Start `life` of `node` in its waiting container, or restart the container of an earlier life.
+        """Start `node` in its waiting container; if it ran there before, restart the container first.
 
-        Its `credentials` go into the container's memory, and into no file that another container sees.
+        `life` has the number of the node's restarts. Its `credentials` go into the container's memory, and into no file
+        that another container sees; `device` is its CPU or GPU.
 
         Raises RunError.
         """
@@ -136,7 +137,7 @@ class Containers:
             await self._changed.wait()
 
     async def _watch(self, since_s: float) -> None:
-        """Follow Docker's events about the containers until they end."""
+        """Follow Docker's events about the containers, from the time `since_s` on, until the events end."""
         try:
             async for event in self.docker.events(self.label, since_s):
                 self._happened(event["Action"], event["Actor"]["Attributes"])
@@ -158,7 +159,7 @@ class Containers:
             self.started_again(node)
 
     def _died(self, node: NodeId, container: _Container, code: int) -> None:
-        """Record that a container ended, and delete the command of its life, so that the next life does not run it."""
+        """Record that the container of `node` ended with exit code `code`; delete its command, which has been run."""
         command_file(self.home, node).unlink(missing_ok=True)
         name = signal.Signals(code - 128).name if code > 128 else None
         if container.starved:

@@ -60,7 +60,7 @@ def asks_gpus(scenario: Scenario) -> bool:
 
 
 def cache() -> Path:
-    """Return the folder that keeps wheels and the recipe between runs."""
+    """Return the folder that keeps downloaded wheels and the image's build files between runs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "netdfl"
 
 

@@ -1,8 +1,8 @@
 """The process in a container of a run: it imports modules, waits for its command, and runs that node.
 
     python -m netdfl.worlds.containers.node NODE
-The run directory lies at /netdfl. `containers/NODE.json` holds the command for this life; the supervisor writes it
-when the node shall begin, and again for each life. `containers/fleet.secret` holds the secret of the run.
+The run directory lies at /netdfl. `containers/NODE.json` holds the command to start the node; the supervisor writes it
+when the node shall begin, and again for each restart. `containers/fleet.secret` holds the secret of the run.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from netdfl.worlds.forkserver import redirect
 
 COMMANDS, PLAN, FLEET_SECRET = "containers", "plan.json", "fleet.secret"
 SECRET = "/run/netdfl/life.json"
-"""File in the container's memory with this life's credentials under TLS, written before the command."""
+"""File in the container's memory with the node's TLS credentials, written before the command to start the node."""
 PATIENCE_S = 600.0
 EXIT_INPUT, EXIT_FORGOTTEN = 2, 6
 
 
 def main(arguments: list[str]) -> int:
-    """Run the node with the given number; return the exit code."""
+    """Run the node whose number is the first of `arguments`; return the exit code."""
     node, home = int(arguments[0]), Path(HOME)
     redirect(home / "logs" / f"{node:03d}.log")
     try:
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def command_file(home: Path, node: int) -> Path:
-    """Return the path of the file in which the supervisor puts the command for the next life of `node`."""
+    """Return the path of the file in which the supervisor puts the command to start, or restart, `node`."""
     return home / COMMANDS / f"{node:03d}.json"
 
 

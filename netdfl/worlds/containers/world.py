@@ -45,7 +45,7 @@ class ContainersWorld(ProcessesBasedWorld):
     """The world of one fleet of containers; the evaluator is a process on this machine."""
 
     def __init__(self, setting: WorldConfig) -> None:
-        """Prepare the fleet. If links act on packets, start their forwarder."""
+        """Prepare the fleet by the settings. If link rules act on packets, start the forwarder of packets."""
         self._setting, self._scenario, self._home = setting, setting.scenario, setting.directory.path
         self._folder = os.open(self._home, os.O_PATH | os.O_CLOEXEC)
         here = f"/proc/{os.getpid()}/fd/{self._folder}"  # a socket's path may be 107 bytes long
@@ -112,13 +112,13 @@ class ContainersWorld(ProcessesBasedWorld):
         return docker
 
     def _mounts(self) -> list[Path]:
-        """Return the paths that nodes read: the scenario's own parts, files that it names, and datasets."""
+        """Return the host's paths that containers may read: the user's modules, files in the scenario, datasets."""
         file = self._scenario.file
         own = [] if file is None else files_beside(self._source / file.name)
         return [*own, *named_files(self._scenario), data_root().resolve()]
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Start a life of each node in its container."""
+        """Start each of `nodes` in its container; `life` has the number of their restarts before."""
         for node in nodes:
             self._beside.do(self._launch(node, life))
 
@@ -187,7 +187,7 @@ def this_supervisor() -> str:
 
 
 def is_alive(supervisor: str) -> bool:
-    """Return whether a supervisor may be alive; supervisors of other machines are assumed to be."""
+    """Return whether the supervisor process of this name may be alive; it counts as alive on another machine."""
     host, pid, born = supervisor.rsplit("/", 2)
     return host != socket.gethostname() or _born(int(pid)) == born
 

@@ -34,7 +34,10 @@ def ask_each_second(line: socket.socket, patience_s: int) -> None:
 
 
 def hold(host: str, port: int, token: str) -> socket.socket:
-    """Connect a machine to the supervisor, proving by `token` that it is expected. Raises OSError."""
+    """Connect this machine to the supervisor at `host` and `port`; the end of the connection shows that one is gone.
+
+    `token` proves that the machine is expected. Raises OSError.
+    """
     line = socket.create_connection((host, port), CONNECT_S)
     try:
         line.sendall(token.encode())
@@ -52,7 +55,7 @@ class Lifeline:
     """The supervisor's end of one machine's connection. `why` gives the reason once the connection has `ended`."""
 
     def __init__(self, on_end: Callable[[], None]) -> None:
-        """Wait for a connection; call `on_end` once when it has ended."""
+        """Prepare for the connection of one machine, which proves itself by `token`; call `on_end` when it ends."""
         self.token = secrets.token_hex(TOKEN_BYTES // 2)
         self.ended = asyncio.Event()
         self._on_end = on_end
@@ -65,7 +68,7 @@ class Lifeline:
         transport.write(_TAKEN)
 
     def let_go(self) -> None:
-        """Ask the fork server to end, by closing this end for sending; the connection stays open until it has."""
+        """Ask the fork server to end, by closing this end for sending; the connection stays open until it ends."""
         if self._transport is not None and self._transport.can_write_eof():
             with suppress(OSError):
                 self._transport.write_eof()
@@ -105,13 +108,13 @@ class Lifelines:
         return int(listening.getsockname()[1])
 
     def expect(self, on_end: Callable[[], None]) -> Lifeline:
-        """Return a new lifeline, with a token, for a machine that is about to connect."""
+        """Return a new lifeline, with a token, for a machine that will connect; `on_end` is called when it ends."""
         line = Lifeline(on_end)
         self._awaited[line.token.encode()] = line
         return line
 
     def claim(self, token: bytes) -> Lifeline | None:
-        """Return the lifeline that expects this `token`, once only; None if there is none."""
+        """Return the lifeline of the machine that has this `token`, once only; None if no machine has it."""
         return self._awaited.pop(token, None)
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class Machine:
     """One machine, with its share of the fleet's nodes."""
 
     def __init__(self, name: str, address: str, nodes: Sequence[NodeId]) -> None:
-        """Describe the machine, without starting anything on it."""
+        """Describe the machine at `address` that will run `nodes`, without starting anything on it."""
         self.name, self.address, self.nodes = name, address, tuple(nodes)
         self.devices: dict[NodeId, str] = {}
         self._forks: ForkServer | None = None
@@ -83,9 +83,9 @@ class Machine:
         self._forks = await asyncio.to_thread(engine.start, self.name)
 
     async def hold(self, lines: Lifelines, host: str, port: int) -> None:
-        """Make the machine open a lifeline to `lines` at `host` and `port`.
+        """Make the machine open a lifeline to `lines` at `host` and `port`: a connection that ends if the machine does.
 
-        Raises MachineError, with its name, if it can't, and RunError.
+        Raises MachineError, with the machine's name, if it can't connect, or RunError.
         """
         assert self._forks is not None
         line = lines.expect(self._forks.abandon)
@@ -96,7 +96,10 @@ class Machine:
         self._line = line
 
     async def look(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask a question about the machine. Raises RunError that names the machine."""
+        """Ask the machine's fork server a question about the machine; return the answer.
+
+        Raises RunError that names the machine.
+        """
         assert self._forks is not None
         try:
             return await self._forks.look(question)
@@ -117,20 +120,24 @@ class Machine:
         self.address = found["address"]
 
     async def check_versions(self, ours: Versions, *, trains: bool) -> None:
-        """Raise MachineError if the versions installed on the machine would lead to different results than `ours`."""
+        """Raise MachineError if package versions on the machine would lead to different results than `ours`.
+
+        `trains`: nodes train with torch, so that its version counts, too.
+        """
         theirs = (await self.look({"versions": {"trains": trains}})).get("versions", {})
         if reason := objection(f"machine {self.name}", taken(theirs), "the supervisor", ours):
             raise MachineError(reason)
 
     def stop(self, pid: int) -> None:
-        """Kill a process on the machine."""
+        """Kill the process `pid` on the machine."""
         if self._forks is not None:
             self._forks.kill(pid)
 
     async def settle(self, plan: RunPlan, device: str, exited: Callable[[NodeId, Exit], None]) -> None:
-        """Make the fork server load the plan; `exited` is called for every node whose process ends.
+        """Make the fork server load the run's plan, and give the machine's nodes their CPU or GPUs by `device`.
 
-        Raises NetdflError, which names the machine, if it is unavailable or lacks something.
+        `exited` is called for every node whose process ends. Raises NetdflError, which names the machine, if it is
+        unavailable or lacks something.
         """
         assert self._forks is not None
         try:
@@ -140,14 +147,17 @@ class Machine:
             raise type(error)(f"machine {self.name}: {error}") from error
 
     async def give(self, checkpoints: Callable[[NodeId], Path]) -> None:
-        """Send the checkpoints of its nodes' earlier lives to the machine. Raises RunError."""
+        """Send the machine the last checkpoints of its nodes, the files in `checkpoints`. Raises RunError."""
         assert self._forks is not None
         for node in self.nodes:
             if checkpoints(node).exists():
                 await self._forks.give(node, checkpoints(node))
 
     async def spawn(self, nodes: Sequence[NodeId], life: Life, credentials: Mapping[NodeId, Credentials]) -> None:
-        """Start a process for `nodes`, with their `credentials`. Raises RunError if the machine is gone."""
+        """Start a process for `nodes`, with their `credentials`; `life` has the number of their restarts.
+
+        Raises RunError if the machine is gone.
+        """
         if self._forks is None or not self.is_there:
             raise RunError(self.gone)
         command = Command(

@@ -1,4 +1,4 @@
-"""The network between a fleet's machines, measured before nodes run; and the order of clock and greeting."""
+"""The network between a fleet's machines, measured before nodes run; and greetings held until clocks are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from netdfl.worlds.machines.machine import Machine
 Way: TypeAlias = tuple[str, str]
 Network: TypeAlias = Mapping[Way, Mapping[str, Any]]
 MOST_RATES = 12
-"""With more machines than this, each sends streams to the next ones in the list only: every turn takes 0.2 s."""
+"""With more machines than this, each measures its rate to the next ones in the list only: a measurement takes 0.2 s."""
 
 
 async def measure(machines: Sequence[Machine]) -> dict[Way, dict[str, Any]]:
@@ -46,7 +46,7 @@ async def measure(machines: Sequence[Machine]) -> dict[Way, dict[str, Any]]:
 
 @asynccontextmanager
 async def _serving(machines: Sequence[Machine]) -> AsyncIterator[tuple[Mapping[str, tuple[str, int]], str]]:
-    """Start measurement servers on every machine; yield their addresses and the token."""
+    """Start a measurement server on every machine; yield their addresses, and the token that they demand."""
     token = secrets.token_hex(16)
     served: dict[str, tuple[str, int]] = {}
     pids: list[tuple[Machine, int]] = []
@@ -72,10 +72,10 @@ def _turns(machines: Sequence[Machine]) -> Iterator[list[list[str]]]:
 
 
 class ClockFirstListener:
-    """A listener that delays a node's greeting, `Hello`, until the node has read the supervisor's clock enough."""
+    """A listener that delays a node's greeting, `Hello`, until it has read the supervisor's clock often enough."""
 
     def __init__(self, news: WorldListener) -> None:
-        """Pass reports on to `news`."""
+        """Pass all reports of nodes on to `news`, their greetings later than they come."""
         self._news = news
         self._hellos: dict[NodeId, Hello] = {}
         self.exited, self.came_back = news.exited, news.came_back

@@ -78,7 +78,7 @@ class Ray(Engine):
         return self._placed(count)
 
     def _reserve_named(self, alive: Sequence[Mapping[str, Any]]) -> Mapping[str, Offer]:
-        """Reserve resources on the machines that the scenario's sites choose."""
+        """Reserve resources on the machines, of those `alive`, that the scenario's sites choose; return these."""
         names = _names(alive)
         offers = {name: _offer(node) for name, node in zip(names, alive, strict=True)}
         shares = shares_of(offers, self._num_nodes, self._options.sites)

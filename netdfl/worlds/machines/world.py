@@ -105,7 +105,7 @@ class MachinesWorld(ProcessesBasedWorld):
         )
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Start a life of each node on its machine."""
+        """Start each of `nodes` on its machine; `life` has the number of their restarts before."""
         for machine in self._machines:
             here = [node for node in machine.nodes if node in nodes]
             size = self._options.nodes_per_process
@@ -149,7 +149,10 @@ class MachinesWorld(ProcessesBasedWorld):
         self._news.exited(node, replace(how, within_ns=within_ns))
 
     async def _await(self, machine: Machine, lost: Sequence[NodeId]) -> None:
-        """Retry until the machine is available again, then restart its nodes."""
+        """Retry until the machine is available again, then report that its `lost` nodes can be restarted.
+
+        After the scenario's time limit, give up.
+        """
         try:
             async with asyncio.timeout(self._options.rejoin_within / NS_PER_S):
                 await self._have_again(machine)
@@ -175,7 +178,10 @@ class MachinesWorld(ProcessesBasedWorld):
 
 
 def packed(scenario: Scenario) -> dict[str, str]:
-    """Return the files that the machines need. Raises InputError if they exceed `MOST_BYTES` together."""
+    """Return the scenario's files that the machines need, by name, in base64.
+
+    Raises InputError if they exceed `MOST_BYTES` together.
+    """
     files = pack(scenario)
     size = sum(map(len, files.values()))
     if size > MOST_BYTES:

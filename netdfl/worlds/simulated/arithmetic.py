@@ -11,7 +11,7 @@ from netdfl.core.process import few_collections
 from netdfl.core.rng import kept_streams
 
 A_NODE = 1000
-"""Roughly the Python objects of one node and its messages: a collection after fewer new ones per node finds little."""
+"""Roughly the Python objects of one node and its messages: collecting garbage before so many are new finds little."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def exact_arithmetic() -> Iterator[None]:
 
 @contextmanager
 def rare_collections(fleet: object, num_nodes: int = 0) -> Iterator[None]:
-    """Collect garbage rarely while a fleet of `num_nodes` lives.
+    """Let Python collect garbage rarely inside the context, in which the simulated `fleet` of `num_nodes` runs.
 
     An earlier fleet of this process is freed first if it is still in memory.
     """

@@ -33,7 +33,7 @@ SCHEMA = "netdfl/compute/1"
 
 
 class MeasurementRequest:
-    """A request to measure local rounds on this machine before the run; times are recorded for exact reruns."""
+    """A request to measure how long local rounds take on this machine, before the run; a rerun reads the times."""
 
     def __init__(self, scale: float) -> None:
         """Use the measured times multiplied by `scale`."""
@@ -113,7 +113,7 @@ def record(path: Path, train_ns: Sequence[int]) -> None:
 
 
 def replay(path: Path, scale: float) -> ComputeTime:
-    """Read the times that `record` wrote. Raises InputError."""
+    """Read the compute times that `record` wrote to `path`, multiplied by `scale`. Raises InputError."""
     try:
         found = json.loads(given_text(path))
         times = [round_ns(scale * int(ns)) for ns in found["train_ns"]]

@@ -26,7 +26,7 @@ from netdfl.worlds.simulated.loop import NoSource, Source, VirtualLoop
 
 @dataclass
 class DueInstant:
-    """Two or more things, messages or timers, that are due at one instant: name and node of each, in the usual order.
+    """Two or more messages or timers (`things`) that are due at one instant: name and node of each, in usual order.
 
     Messages come before timers. `answered`: the supervisor gave some node an order at this instant.
     """
@@ -37,10 +37,13 @@ class DueInstant:
 
 
 class OrderedInstants:
-    """A `Source` that wraps another one, and lets things that are due at one instant happen one by one."""
+    """A source of due times, around another one, that lets messages and timers of one instant happen one by one."""
 
     def __init__(self, orders: Mapping[str, Sequence[str]], loop: VirtualLoop, fabric: OneByOneFabric) -> None:
-        """Follow `orders`: names of things in order, by instant, as `{"15ms": ["2->1", "0->1"]}`; others come after."""
+        """Let messages and timers of one instant happen in the order that `orders` gives; others come after.
+
+        `orders` has their names by instant, as `{"15ms": ["2->1", "0->1"]}`.
+        """
         self._orders: dict[int, list[str]] = {}
         for at, names in orders.items():
             self._orders.setdefault(parse_time_ns(at), []).extend(names)
@@ -51,14 +54,14 @@ class OrderedInstants:
         self.instants: list[DueInstant] = []
 
     def around(self, inner: Source) -> OrderedInstants:
-        """Wrap the source `inner`: what is due there happens, too. Return this object."""
+        """Wrap the source of due times `inner`, whose events happen, too. Return this object."""
         self._inner = inner
         return self
 
     def next_ns(self) -> int | None:
-        """Return the next instant at which the inner source or a named timer is due.
+        """Return the next instant at which the wrapped source or a named timer is due.
 
-        Timers of an instant that `run` has seen no longer count.
+        Timers of an instant that `run` has already handled no longer count.
         """
         if self._left:
             return self._loop.now_ns
@@ -68,7 +71,7 @@ class OrderedInstants:
         return named
 
     def run(self, now_ns: int) -> None:
-        """Let the next message or timer of this instant happen; after the last, run what else the inner one has due."""
+        """Let the next message or timer of this instant happen; after the last, run the wrapped source's events."""
         if now_ns != self._looked_ns:
             self._look(now_ns)
         if self._left:

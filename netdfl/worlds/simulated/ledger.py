@@ -24,12 +24,15 @@ from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
 
 MOST_SENT, MOST_DELIVERED = 64, 1 << 16
-"""The most lines in a node's ledger, and deliveries in the fleet's, that are held before they are counted by edge."""
+"""The most series of multicasts in a node's ledger, and deliveries in the fleet's, that wait to be counted by edge."""
 
 
 @dataclass(slots=True, eq=False)
 class _MulticastRun:
-    """A series of `times` multicasts to the same `dsts` in one life of the sender, from step `first` to `last`."""
+    """A series of `times` multicasts of a node to the same receivers `dsts`, from step `first` to step `last`.
+
+    `life` is the kind of their messages, and the number of restarts of the node.
+    """
 
     dsts: tuple[NodeId, ...]
     life: tuple[str, int]
@@ -39,22 +42,22 @@ class _MulticastRun:
 
 
 class SimulatedLedger(NodeLedger):
-    """The ledger of one simulated node: counts messages, and keeps details only of lost ones.
+    """The ledger of one simulated node: counts its sent messages, and keeps details only of lost ones.
 
-    A multicast (one message to several receivers) is counted by edge only when `edges` is read, or when there are many:
-    a node with constant receivers has one line for all rounds. `before_look` is called before each reading.
+    Multicasts (one message to several receivers) are counted by edge only when `edges` is read or many have gathered;
+    to the same receivers, one entry serves all rounds. `before_look` is called before each reading.
     """
 
     def __init__(
         self, node: NodeId, clock: Clock, recorder: Recorder, before_look: Callable[[], None] = lambda: None
     ) -> None:
-        """Count the messages of `node`."""
+        """Count the messages that `node` sends; `before_look` is called before any count is read."""
         self._before_look = before_look
         super().__init__(node, clock, recorder)
 
     @property
     def edges(self) -> dict[NodeId, EdgeCount]:
-        """The counts of each edge."""
+        """The counts of sent and delivered messages on each edge from this node, by receiver."""
         self._before_look()
         if self._sent:
             self._write_down()
@@ -67,7 +70,7 @@ class SimulatedLedger(NodeLedger):
 
     @property
     def counts(self) -> MessageCounts:
-        """The counts of all sent messages by class; messages under way count as unfinished."""
+        """The counts of all sent messages by class (delivered, lost and so on); those under way are `unfinished`."""
         self._before_look()
         return super().counts
 
@@ -109,7 +112,7 @@ class SimulatedLedger(NodeLedger):
                 (edge or self._edge(kind, dst)).remember(id)
 
     def _write_down(self) -> None:
-        """Add the collected multicasts to the counts of each edge."""
+        """Add the multicasts that were collected since the last time to the counts of each edge."""
         sent, self._sent = self._sent, []
         for each in sent:
             for dst in each.dsts:
@@ -125,7 +128,7 @@ class SimulatedLedger(NodeLedger):
         return edge
 
     def count(self, dst: NodeId, outcome: Outcome) -> None:
-        """Count the fate of the message to `dst`."""
+        """Count the fate (delivered, lost and so on) of this node's message to `dst`, which `outcome` describes."""
         if outcome.fate is not Fate.DELIVERED:
             super().count(dst, outcome)
         else:
@@ -144,14 +147,14 @@ class FleetLedger:
     """
 
     def __init__(self, clock: Clock, recorder: Recorder) -> None:
-        """Record in `recorder`."""
+        """Record the outcomes of the fleet's messages in `recorder`."""
         self._clock, self._recorder = clock, recorder
         self._nodes: dict[NodeId, SimulatedLedger] = {}
         self._delivered: list[Sequence[Edge]] = []
         self._num_delivered = 0
 
     def of(self, node: NodeId) -> SimulatedLedger:
-        """Return the ledger of `node`, which is the same in all its lives."""
+        """Return the ledger of `node`, which stays the same when the node restarts."""
         if node not in self._nodes:
             self._nodes[node] = SimulatedLedger(node, self._clock, self._recorder, self._write_down)
         return self._nodes[node]
@@ -161,7 +164,7 @@ class FleetLedger:
         self._nodes[multicast.src].sent(multicast, nbytes, at_ns)
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Count and record the fate of messages, which may have several senders."""
+        """Count and record the fate that the messages in `outcome` share; they may have several senders."""
         if outcome.fate is Fate.DELIVERED and outcome.id.kind is Kind.DATA:
             self._delivered.append(outcome.edges)
             self._num_delivered += len(outcome.edges)

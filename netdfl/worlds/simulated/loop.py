@@ -45,19 +45,19 @@ _FEWEST_CANCELLED = 1000
 
 
 class Source(Protocol):
-    """A source of due times that the loop serves in addition to its timers, such as the network."""
+    """A source of events with due times that the loop serves in addition to its timers, such as the network."""
 
     def next_ns(self) -> int | None:
-        """Return the next instant at which something is due, or None."""
+        """Return the next instant (in ns) at which an event of this source is due, or None."""
         ...
 
     def run(self, now_ns: int) -> None:
-        """Process the instant `now_ns`."""
+        """Process the events of this source that are due at the instant `now_ns`."""
         ...
 
 
 class NoSource:
-    """A source that never has anything due."""
+    """A source without events: nothing is ever due."""
 
     def next_ns(self) -> None:
         """Return None, because nothing is due."""
@@ -100,7 +100,7 @@ class NamedTimer:
 
 
 When: TypeAlias = tuple[int, int]
-"""An instant and the rank of timers that are due then: one step of the loop."""
+"""An instant and a rank (scripted events, then named timers, then others): timers of one step of the loop."""
 AnyTimer: TypeAlias = "NamedTimer | events.TimerHandle"
 
 
@@ -139,7 +139,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return len(self._ready)  # type: ignore[attr-defined]
 
     def call_at_ns(self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED) -> NamedTimer:
-        """Call `callback` at exactly `at_ns`, or now if that is past."""
+        """Call `callback` at exactly `at_ns`, or now if that is past; `rank` and `name` order calls of one instant."""
         timer = NamedTimer(self, name, callback)
         self._add(at_ns, rank, timer)
         return timer
@@ -196,9 +196,9 @@ class VirtualLoop(base_events.BaseEventLoop):
                 handle._run()
 
     def _jump(self) -> None:
-        """Jump to the next instant at which something is due, and let what comes first there happen.
+        """Jump to the next instant at which something is due, and let its first events happen.
 
-        That is the network's deliveries, or the due timers of one rank.
+        These are the network's deliveries, or the timers of one rank (scripted events, named timers, others).
         """
         first = self._first()
         source, ready = self.source, self._ready  # type: ignore[attr-defined]
@@ -217,7 +217,7 @@ class VirtualLoop(base_events.BaseEventLoop):
                 raise VirtualTimeError(f"nothing can ever run again after {self.now_ns} ns, and something still waits")
 
     def _first(self) -> When | None:
-        """Return the instant and rank of the first timer that is not canceled, or None."""
+        """Return the instant and rank (scripted, named, other) of the first timer that is not canceled, or None."""
         while self._times:
             timers = self._timers[self._times[0]]
             while timers and timers[-1]._cancelled:
@@ -243,7 +243,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     def run_named(self, at_ns: int, name: str) -> None:
         """Run one named timer of an instant before the others; `name` is its name as text with spaces.
 
-        Do nothing if it is gone.
+        Do nothing if there is no such timer any more.
         """
         timers = self._timers.get((at_ns, NAMED), [])
         found = next((t for t in timers if not t._cancelled and " ".join(map(str, t.name)) == name), None)
@@ -254,7 +254,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             found._run()
 
     def _take(self, first: When) -> list[AnyTimer]:
-        """Remove and return the timers of the first instant and rank, in order."""
+        """Remove and return the timers of `first`, the first instant and rank (scripted, named, other), in order."""
         live = self._live(first)
         heappop(self._times)
         number = len(self._timers.pop(first))
@@ -264,14 +264,17 @@ class VirtualLoop(base_events.BaseEventLoop):
         return live
 
     def _live(self, when: When) -> list[Any]:
-        """Return the timers of an instant and rank that are not canceled, in order."""
+        """Return the timers of an instant and rank (scripted, named, other) that are not canceled, in order."""
         live = [timer for timer in self._timers[when] if not timer._cancelled]
         if len(live) > 1 and when[1] != ANONYMOUS:
             live.sort(key=partial(self._order_key, when[1]))
         return live
 
     def _order_key(self, rank: int, timer: NamedTimer) -> int:
-        """Return a timer's sort key in its instant and rank: its place in the script, or a keyed hash of its name."""
+        """Return the sort key of a timer among the timers of its instant and rank.
+
+        It is the place of a scripted event in the schedule, else a keyed hash of the timer's name.
+        """
         name = timer.name
         place = name[1] if rank == SCRIPT and len(name) > 1 else None
         return place if isinstance(place, int) else xxh3_64_intdigest(repr(name).encode(), self._seed)
@@ -314,7 +317,7 @@ class VirtualClock:
         self._loop = loop
 
     def now_ns(self) -> int:
-        """Return the nanoseconds since the start."""
+        """Return the virtual time: the nanoseconds since the start of the loop."""
         return self._loop.now_ns
 
     async def sleep_until(self, at_ns: int) -> None:
@@ -322,12 +325,15 @@ class VirtualClock:
         await asyncio.sleep(max(0, at_ns - self._loop.now_ns) / NS_PER_S)
 
     def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> NamedTimer:
-        """Call `callback` at exactly `at_ns`, or now if that is past."""
+        """Call `callback` at exactly `at_ns`, or now if that is past; `name` decides the order within an instant."""
         return self._loop.call_at_ns(at_ns, name, callback, SCRIPT if name[0] == SCHEDULED else NAMED)
 
 
 def _before(due: int, timers: When | None) -> bool:
-    """Return whether the network's instant `due` comes before the first timers."""
+    """Return whether the network's events at the instant `due` come before the first timers.
+
+    At the same instant, only scripted events come before the network's.
+    """
     return timers is None or due < timers[0] or (due == timers[0] and timers[1] >= NAMED)
 
 

@@ -16,13 +16,13 @@ from netdfl.worlds.simulated.node import SimulatedNode
 
 
 def without_deadline(blueprint: Blueprint) -> Blueprint:
-    """Return `blueprint` with waits that have no deadline."""
+    """Return a copy of `blueprint` in which nodes wait for messages without a deadline."""
     algorithm = blueprint.algorithm
     return replace(blueprint, algorithm=replace(algorithm, wait=replace(algorithm.wait, deadline_ns=None)))
 
 
 class PerfectDeadlines:
-    """A source of events that wraps another, and ends waits of some nodes once no missing message can still arrive."""
+    """A source of events around another one, which ends a node's wait once no message that it lacks can arrive."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class PerfectDeadlines:
         self._inner, self._loop, self._fabric, self._nodes, self._chosen = inner, loop, fabric, nodes, chosen
 
     def next_ns(self) -> int | None:
-        """Return the time in ns of the next event of the inner source; the present time if a wait has just ended."""
+        """End waits that are in vain; return the time in ns of the next event: now, if a wait has ended by this."""
         for node in self._chosen:
             self._end_wait(node)
         return self._loop.now_ns if self._loop.can_run else self._inner.next_ns()
 
     def run(self, now_ns: int) -> None:
-        """Run the events of the inner source that are due."""
+        """Run the events of the wrapped source that are due at `now_ns`."""
         self._inner.run(now_ns)
 
     def _end_wait(self, node: NodeId) -> None:
@@ -70,6 +70,6 @@ class PerfectDeadlines:
         return again or at >= host.node.next_step
 
     def _returns(self, node: NodeId, crashed_ns: int) -> bool:
-        """Return whether the schedule brings a crashed node back."""
+        """Return whether the schedule restarts `node` after its crash at `crashed_ns`."""
         later = (e for e in self._nodes[node].host.blueprint.schedule if e.at_ns is None or e.at_ns > crashed_ns)
         return any(event.action == "restart" and node in event.nodes for event in later)

@@ -1,4 +1,4 @@
-"""One node of a simulated fleet through all of its lives.
+"""One node of a simulated fleet, through crashes and restarts.
 
 A crash ends a life, and a restart begins the next one. The node's ledger, its end of the fabric, its worker and its
 kept state outlast a life; its `NodeHost` does not.
@@ -38,7 +38,7 @@ from netdfl.worlds.simulated.training import Training, VirtualWorker
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationContext:
-    """The parts that all nodes of a simulated fleet share.
+    """The objects that all nodes of a simulated fleet share, such as its clock, its network and its recorder.
 
     `models` holds models to evaluate, by round and node. `begins` is called whenever a node begins a round, with the
     node, the round and its last training loss. `remembers`, if given, can supply the outcome of a local round.
@@ -60,10 +60,10 @@ class SimulationContext:
 
 
 class SimulatedNode:
-    """A node of a simulated fleet: carries out orders, and starts and ends its lives."""
+    """A node of a simulated fleet: carries out the supervisor's orders, and starts, crashes and restarts."""
 
     def __init__(self, context: SimulationContext, node: NodeId) -> None:
-        """Prepare the parts that all lives share, without starting a life."""
+        """Prepare the parts of `node` that outlast a crash, such as ledger and worker, without starting the node."""
         self.id, self._context, self._blueprint = node, context, context.blueprint
         self.ledger = context.ledger.of(node)
         transport = SimulatedTransport(context.fabric, node)
@@ -100,7 +100,7 @@ class SimulatedNode:
 
     @cached_property
     def host(self) -> NodeHost:
-        """The host of the current life, or of the last one.
+        """The object that runs the node as started last, even if it has ended since.
 
         For a node that has yet to join, a host that was never started.
         """
@@ -109,14 +109,14 @@ class SimulatedNode:
         return absent
 
     def live(self, life: Life) -> None:
-        """Start the life `life` of this node, and report it to the supervisor."""
+        """Start this node, and report it to the supervisor; `life` has its restarts before and how it rejoins."""
         self.host = NodeHost(self._blueprint, self.id, life, self.parts, self._crash)
         self.ended = False
         role = Role.SERVER if self.id == self._blueprint.network.server else Role.CLIENT
         self._report(Hello(node=self.id, role=role.value, epoch=life.epoch))
 
     def order(self, order: Order) -> None:
-        """Carry out an order; do nothing between lives."""
+        """Carry out an order of the supervisor; do nothing while the node is down."""
         if self.ended:
             return
         if isinstance(order, Stop):
@@ -128,7 +128,7 @@ class SimulatedNode:
         self.host.obey(order)
 
     def end(self) -> None:
-        """End the current life."""
+        """Take the node down: cancel its tasks and stop its sending."""
         self.ended = True
         self.host.fall_silent()
         self._tasks.cancel()
@@ -151,7 +151,7 @@ class SimulatedNode:
             raise OwnCodeError(f"node {self.id}: {told}") from told.__cause__
 
     def _crash(self) -> None:
-        """End the current life by the crash that the schedule has for it now."""
+        """Take the node down by the crash that the schedule has for it now, and report the crash."""
         self._leave()
         if self.host.crash is not None:
             self._report(self.host.crash)

@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class Trained(NamedTuple):
-    """The outcome of a local round, without parts of the state that were known before.
+    """The outcome of a local round, as stored: without the parts of a node's state that the round does not change.
 
     Attributes:
-        start: the state of the algorithm's `start`.
-        local: the state of the local solver.
+        start: the state of the algorithm's part that begins a round, `Algorithm.start`.
+        local: the state of the local solver (such as momentum).
         x: the vector after the local steps, shape (d,).
         extras: named vectors to send along.
         loss: the mean training loss over the round's minibatches.
@@ -51,10 +51,10 @@ class Trained(NamedTuple):
 
 
 class RoundMemory(Protocol):
-    """A memory of local rounds: asked for each local round of a fleet, it has the outcome, or has it computed."""
+    """A store of the outcomes of local rounds, which computes an outcome that it does not have."""
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the outcome of a local round: remembered, or solved by `round`."""
+        """Return the outcome of a local round on `task`: a stored one, or the one that `round` computes now."""
         ...
 
 
@@ -62,7 +62,7 @@ class Memory:
     """The local rounds of one node on disk: reads those that are there, and writes later ones, `every` to a file."""
 
     def __init__(self, folder: Path, node: NodeId, every: int) -> None:
-        """Store the rounds of `node` below `folder`, in files of `every` rounds."""
+        """Store the outcomes of local rounds of `node` below `folder`, in files of `every` rounds each."""
         self.folder, self.node, self.every = folder, node, every
         self.num_read = 0
         self._number = 0
@@ -70,9 +70,9 @@ class Memory:
         self._fresh: list[Trained] = []
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the next local round: from disk, or computed by `round`.
+        """Return the outcome of the node's next local round: from disk, or computed by `round` and stored.
 
-        Raises RunError for a full disk, InputError.
+        Raises RunError for a full disk, or InputError for files that can't be used.
         """
         number, self._number = self._number, self._number + 1
         if number % self.every == 0:
@@ -110,13 +110,13 @@ class Memory:
 
 
 def trained_of(after: NodeState, update: Update, task: Task) -> Trained:
-    """Return the parts of a local round's outcome that must be stored, once `task` has computed it."""
+    """Return the parts of a local round's outcome (the state `after` it, and its update) that must be stored."""
     extras = dict(update.extras)
     return Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss, after.statistics)
 
 
 def recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState, Update]:
-    """Return a remembered local round's outcome for a node whose state before was `state`; set the task's loss."""
+    """Return the outcome of a local round that began from `state`, as stored in `trained`; set the task's last loss."""
     task.last_loss = trained.last_loss  # type: ignore[misc]
     after = state._replace(start=trained.start, local=trained.local, statistics=trained.statistics)
     return after, Update(state.x, trained.x, trained.extras, trained.loss)
@@ -136,7 +136,7 @@ class StoredLocalRound:
         return self.round.data
 
     def __call__(self) -> tuple[NodeState, Update]:
-        """Return the outcome, remembered or computed by the round itself."""
+        """Return the outcome of the local round: stored before, or computed now."""
         with self.round.drawing():
             return alone(self.solve())
 
@@ -146,13 +146,16 @@ class StoredLocalRound:
 
 
 class RememberingWorker(VirtualWorker):
-    """A worker in virtual time that reads or stores its local rounds through a memory."""
+    """A worker in virtual time that takes outcomes of local rounds from a memory, or computes and stores them."""
 
     memory: RoundMemory
     task: Callable[[], Task]
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run `function`; read or store it in the memory if it is a local round."""
+        """Run `function(*args)`; if it is a local round, take its outcome from the memory or store it there.
+
+        `what` names the kind of work; local rounds are `train`.
+        """
         if isinstance(function, LocalRound):
             stored = StoredLocalRound(self.memory, function, self.task())
             return await super().run(what, stored)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Job:
-    """One local round under way.
+    """One local round of a node that has begun and not ended in virtual time.
 
     Attributes:
         node: the node.
@@ -49,11 +49,11 @@ class Job:
 
 
 Trainer = Callable[[Sequence[Callable[[], Any]]], Sequence[CallOutcome]]
-"""A function that computes a batch, and returns the outcome of each item."""
+"""A function that computes a batch of local rounds, given as callables, and returns the outcome of each."""
 
 
 class Training:
-    """All local rounds under way in a fleet, at most one per node."""
+    """All local rounds that have begun and not ended in a simulated fleet, at most one per node."""
 
     def __init__(self, clock: Clock, trainer: Trainer = one_by_one, *, at_once: bool = False) -> None:
         """Compute rounds by `trainer`, in batches of all that were submitted when the first one is due.
@@ -64,7 +64,7 @@ class Training:
         self._jobs: dict[NodeId, Job] = {}
 
     async def run(self, node: NodeId, round: int, takes_ns: int, work: Callable[[], T]) -> T:
-        """Compute `work` for a node's round; return the result after `takes_ns` of virtual time."""
+        """Compute a node's local round by calling `work`; return the result after `takes_ns` of virtual time."""
         due_ns = self._clock.now_ns() + takes_ns
         name = ("train", node, round)
         timer = self._clock.call_at(due_ns, name, partial(self._due, node))
@@ -116,7 +116,10 @@ class VirtualWorker:
         self.round: Callable[[], int] = lambda: 0
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run `function(*args)`: at once or, if it is a local round, at the end of its modeled time."""
+        """Return the result of `function(*args)`: at once or, for a local round, at the end of its modeled time.
+
+        `what` names the kind of work; local rounds are `train`.
+        """
         if what != "train":
             return function(*args)
         round_ = self.round()
@@ -128,7 +131,7 @@ class VirtualWorker:
         return await self.training.run(self.node, round_, takes_ns, work)
 
     def spare(self, numel: int) -> bool:
-        """Return true: work may always run inline, because it takes no virtual time."""
+        """Return true: work on `numel` numbers may always run inline, because it takes no virtual time."""
         return True
 
     def pause(self) -> None:

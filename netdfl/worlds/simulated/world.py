@@ -104,7 +104,7 @@ class SimulatedWorld:
         return self._recorder
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        """Run the supervisor's coroutine `course` on the virtual loop."""
+        """Run the supervisor's coroutine `course` on the virtual loop; the first Ctrl-C calls `interrupt`."""
 
         def run() -> T:
             with (
@@ -127,7 +127,7 @@ class SimulatedWorld:
     # the course of a run
 
     async def open(self, news: WorldListener) -> OpenResult:
-        """Build the parts that all nodes share, and the nodes."""
+        """Build the simulated network, the data and other parts that all nodes share, and the nodes; none starts."""
         seed_streams(self.streams.integer("process"))
         shared = self._shared
         blueprint = Blueprint.of(self.scenario) if shared is None else replace(shared, scenario=self.scenario)
@@ -190,7 +190,7 @@ class SimulatedWorld:
             loop.default_exception_handler(context)
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Start a life of each of `nodes`."""
+        """Start each of `nodes`; `life` has the number of their restarts before, and how they rejoin."""
         for node in nodes:
             self.nodes[node].live(life)
 
@@ -212,7 +212,7 @@ class SimulatedWorld:
             self.news.report(EVALUATOR, Evaluated(order.round, judge(self.blueprint, read)))
 
     async def aclose(self, grace_s: float) -> Figures:
-        """End all tasks, give messages under way their fate, and return the world's final report."""
+        """End all tasks, record messages under way as `in_flight`, and return the world's final report."""
         self.loop.source = NoSource()
         for simulated in self.nodes.values():
             await simulated.cleared()
@@ -233,9 +233,10 @@ class SimulatedWorld:
     # its present state
 
     def watched_by(self, monitor: StallMonitor) -> None:
-        """Call `monitor` at the times for which it asks, and whenever nothing can run.
+        """Let `monitor` look for stalls at its times `due_ns`, and end a wait whenever nothing can run.
 
-        If it ends a wait and still nothing can run, because the node also waits for something else, it is called again.
+        If it ends a node's wait and still nothing can run, because the node also waits for something else, it is called
+        again.
         """
 
         def idle() -> None:
@@ -250,7 +251,7 @@ class SimulatedWorld:
             self.loop.source = self.ordered.around(self.loop.source)
 
     def accounts(self) -> dict[NodeId, Account]:
-        """Return the account of every node, including its messages under way in the fabric."""
+        """Return what each node does, waits for and has sent, including its messages under way in the network."""
         flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[MessageId, int]]]]
         flying = defaultdict(lambda: defaultdict(list))
         for edge, (_, sending), _, _ in self.fabric.flights():
@@ -271,11 +272,11 @@ class SimulatedWorld:
         return {node: wait for node, wait in found.items() if wait is not None}
 
     def stack(self, node: NodeId) -> str:
-        """Return the stack of a node's coroutine."""
+        """Return the call stack of a node's coroutine as text, to show where it waits."""
         return stack_of(self.nodes[node].host.gate.coroutine)
 
     def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
-        """Return whether `node` still keeps a sent message, so that it can repeat it."""
+        """Return whether `node` still keeps its message `sent`, so that it can send it again."""
         return self.nodes[node].parts.outgoing.can_send_again(sent)
 
 
@@ -311,7 +312,7 @@ def _size_of(scenario: Scenario) -> Callable[[Payload], int]:
 
 
 class _MonitoredSource:
-    """A `Source` that combines the due times of the fabric with the times of the monitor's looks."""
+    """A source of due times that combines the simulated network's with those at which the monitor looks for stalls."""
 
     def __init__(self, fabric: Fabric, loop: VirtualLoop, monitor: StallMonitor) -> None:
         self._fabric, self._loop, self._monitor = fabric, loop, monitor
