@@ -21,7 +21,7 @@ late."""
 
 
 class Admission:
-    """The check of messages that come to one node: whether the run can have such a message at all."""
+    """The check of messages that come to one node: whether the run's graph, rounds and kinds of messages allow them."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Admission:
             num_rounds: how many rounds the run has.
             senders: returns the nodes that have an edge to this one in a round.
             neighbors: the nodes that have an edge to or from this node in any round.
-            asked: whether the algorithm expects messages of a kind, for each kind that algorithms use.
-            handles: returns whether a part of this node takes messages of any other kind.
+            asked: for each kind of message that algorithms use, whether this run's algorithm expects it.
+            handles: returns whether a part of this node, such as its failure detector, takes messages of another kind.
         """
         self._num_rounds, self._senders, self._neighbors = num_rounds, senders, neighbors
         self._asked, self._handles = asked, handles

@@ -59,7 +59,7 @@ class AnswerTime:
     """An estimate of the time until a query is answered: smoothed mean and mean deviation, as in RFC 6298."""
 
     def __init__(self) -> None:
-        """Start without a measurement."""
+        """Start without any measured time of an answer."""
         self._known: tuple[float, float] | None = None  # the mean and the deviation
 
     def took(self, ns: int) -> None:
@@ -71,7 +71,7 @@ class AnswerTime:
         self._known = mean + (ns - mean) / 8, deviation + (abs(ns - mean) - deviation) / 4
 
     def timeout_ns(self) -> int:
-        """Return the time in nanoseconds after which an answer is overdue; half a second before any measurement."""
+        """Return the nanoseconds after which an answer to a query is overdue; half a second before any measurement."""
         return min(self.longest_ns(), LATEST_NS)
 
     def longest_ns(self) -> int:
@@ -84,7 +84,7 @@ class AnswerTime:
 
 @dataclass(slots=True)
 class PeerQuery:
-    """The queries to one sender during one wait.
+    """The status queries to one sender, whose message is missing, during one wait.
 
     Attributes:
         heard_ns: when the sender last answered.
@@ -103,10 +103,10 @@ class PeerQuery:
 
 @dataclass(slots=True)
 class QueriedWait:
-    """The current wait of the asking node, and its queries about this wait.
+    """The current wait of a node for messages, and its status queries to senders whose messages are missing.
 
     Attributes:
-        step_id: the awaited step.
+        step_id: the round, and the exchange in it, of the awaited messages.
         since_ns: when the wait began.
         proofs: how many times a sender must say that it is done before its message counts as lost.
         silent_ns: how long a sender may leave queries unanswered, at least.
@@ -124,9 +124,9 @@ class QueriedWait:
     learned: bool = False
 
     def is_silent(self, asked: PeerQuery | None, now: int, answer_ns: int) -> bool:
-        """Return whether a sender has left its queries, `asked`, unanswered for too long.
+        """Return whether a sender has left the queries to it, `asked`, unanswered for too long.
 
-        `answer_ns` is how long an answer may take.
+        `now` is the present time; `answer_ns` is how long an answer may take.
         """
         if asked is None or asked.tries < TRIES or asked.due_ns > now:
             return False
@@ -134,7 +134,7 @@ class QueriedWait:
 
 
 class StatusQueries:
-    """The queries of one node about its current wait, and its answers to the queries of other nodes."""
+    """The status queries of one node about the messages that it waits for, and its answers to other nodes' queries."""
 
     def __init__(
         self,
@@ -148,13 +148,13 @@ class StatusQueries:
         lost: Callable[[NodeId], None] = lambda peer: None,
         silent: Callable[[Collection[NodeId]], None] = lambda peers: None,
     ) -> None:
-        """Start without a wait.
+        """Prepare to ask and to answer; `begin` and `end` are called for each wait of the node.
 
         Args:
             node: the node that asks and answers.
             clock: the fleet's time.
             send: sends a query or an answer, and returns at once.
-            epoch: returns the number of the node's life, which its messages carry.
+            epoch: returns how often the node has restarted, which its messages carry.
             is_step_done: returns whether this node will send a peer nothing more for a step.
             still: returns whether the node is paused. A paused node hears no answer, so it asks nobody meanwhile and
                 calls nobody silent.
@@ -176,7 +176,7 @@ class StatusQueries:
     def begin(
         self, step_id: StepId, awaited: Callable[[], Collection[NodeId]], *, proofs: int = 1, patience: int = 1
     ) -> None:
-        """Start to ask about a wait that begins now, for the messages of `step_id`.
+        """Start to ask missing senders, as a wait for the messages of `step_id` (round and exchange) begins now.
 
         `awaited` returns the senders that are missing. A sender must say `proofs` times that it is done with the step.
         `patience` multiplies how long a sender may leave queries unanswered.
@@ -188,7 +188,7 @@ class StatusQueries:
         self._arm(now + self._first_ns)
 
     def end(self) -> None:
-        """Stop asking: the wait is over.
+        """Stop asking senders: the wait for their messages is over.
 
         The first query of the next wait comes earlier if this wait showed a loss, and later if its queries were
         needless.
@@ -205,14 +205,14 @@ class StatusQueries:
             self._first_ns = min(max(self._first_ns * 3 // 2, self.answers.timeout_ns()), self._latest_first_ns())
 
     def _latest_first_ns(self) -> int:
-        """Return the latest time at which the first query is sent.
+        """Return the longest time, in nanoseconds, from the beginning of a wait to its first status query.
 
         Where waits are always long, only a wait that is longer than usual is suspicious.
         """
         return max(LATEST_FIRST_NS, 2 * int(median(self._lasted))) if self._lasted else LATEST_FIRST_NS
 
     def close(self) -> None:
-        """Cancel the timer, because no wait follows."""
+        """Cancel the timer of the next query, because the node will wait no more."""
         self._alarm.clear()
 
     def _arm(self, at_ns: int) -> None:
@@ -220,7 +220,7 @@ class StatusQueries:
         self._alarm.set(at_ns, ("ask", self.node, self._looks))
 
     def _look(self) -> None:
-        """Give up the senders that do not answer, and send the queries that are due."""
+        """Give up the senders that do not answer this node's queries, and send the queries that are due."""
         missing, now = self._missing, self._clock.now_ns()
         if missing is None:
             return
@@ -249,7 +249,10 @@ class StatusQueries:
         self._send(query)
 
     def hear(self, status: Message) -> Fate:
-        """Take the answer to a query of this node; ignore an answer to no query, or a malformed one."""
+        """Handle a status: a sender's answer whether it will still send the message that this node awaits.
+
+        An answer to no query of this node, or a malformed one, is ignored.
+        """
         past, step_id = status.payload.meta.get(STEP_DONE), status.at
         sent_ns = self._open.pop((status.src, *step_id, status.attempt), None)
         if type(past) is not bool or sent_ns is None:
@@ -272,7 +275,7 @@ class StatusQueries:
     # answering
 
     def answer(self, query: Message) -> Fate:
-        """Answer a peer's query: tell whether this node will send nothing more for the step that the peer waits for."""
+        """Answer a peer's status query: whether this node will send it nothing more for the step it waits for."""
         past = self.is_step_done(query.src, query.at)
         head = (self.node, query.src, Kind.STATUS, self._epoch(), query.round, query.step, query.attempt)
         self._send(Message(*head, Payload(meta={STEP_DONE: past})))

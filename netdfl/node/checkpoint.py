@@ -29,9 +29,8 @@ HEADER = "netdfl-state/1"
 def save_state(state: object, path: str | Path) -> None:
     """Write `state` to the file `path`, and return once the file is durable.
 
-    A state is made of NamedTuples, tuples, lists, dicts with int or str keys, tensors, numbers,
-    strings and None; a tensor that stands in two places is written once. Raises TypeError, with the
-    place, for anything else.
+    A state is made of NamedTuples, tuples, lists, dicts with int or str keys, tensors, numbers, strings and None; a
+    tensor that is in it twice is written once. Raises TypeError for anything else, and names the field that has it.
     """
     tensors: dict[int, Tensor] = {}
     structure = _describe(state, type(state).__name__, tensors)
@@ -59,7 +58,7 @@ def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> object:
 
 
 def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin that node anew") -> S:
-    """Read a state that `save_state` wrote; `like` is a state of the same form, such as the node's first state.
+    """Read a state that `save_state` wrote; `like` has the same types and fields, such as the node's first state.
 
     Tensors are put on the device of the tensors of `like`. Raises InputError, which advises the `remedy`, if the file
     is damaged or holds the state of another algorithm or model.

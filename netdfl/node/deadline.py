@@ -37,7 +37,7 @@ class AutoDeadline:
     LAGS = 4
 
     def __init__(self) -> None:
-        """Start without a measurement."""
+        """Start without any measured local round or message lag."""
         self._trained: deque[int] = deque(maxlen=8)
         self._lags: deque[int] = deque(maxlen=LAST)
         self._began: deque[tuple[int, int, int]] = deque(maxlen=64)
@@ -47,11 +47,11 @@ class AutoDeadline:
         self._trained.append(took_ns)
 
     def began(self, round: int, step: int, at_ns: int) -> None:
-        """Store when the wait for a step began, to measure the lag of messages that come after the wait's end."""
+        """Store when the wait for the messages of a `round` and `step` began, to measure the lag of late ones."""
         self._began.append((round, step, at_ns))
 
     def came(self, number: int, lag_ns: int) -> None:
-        """Add `number` messages that came `lag_ns` after their wait began (0: before it)."""
+        """Add the lag of `number` messages, which came `lag_ns` after the wait for them began (0: before it)."""
         self._lags.extend([lag_ns] * min(number, LAST))
 
     def late(self, round: int, step: int, now_ns: int) -> None:
@@ -78,12 +78,12 @@ class AutoDeadline:
         return max(self.LEAST_NS, self.ROUNDS * own + min(self.LAGS * lag_ns, self.FIRST_NS))
 
     def at_most_ns(self) -> int:
-        """Return the longest wait, in nanoseconds, for senders that answer queries and promise to send."""
+        """Return the longest wait, in nanoseconds, for senders that answer status queries by a promise to send."""
         return max(self.LONGEST_NS, 10 * self.ROUNDS * max(self._trained, default=0))
 
 
 class Suspects:
-    """The senders not waited for: missing twice in a row or silent to status queries, and heard from no more since.
+    """The suspects: senders that a node does not wait for, as they missed two waits in a row or answered no query.
 
     Under an automatic deadline a node does not wait for a suspect until a message of it comes. Otherwise a dead node
     that no failure detector names would cost each of its neighbors a time-out in every round.
@@ -97,13 +97,13 @@ class Suspects:
         self._missed: dict[NodeId, tuple[int, int]] = {}
 
     def missed(self, node: NodeId, times: int = 1) -> None:
-        """Record that a wait ended without the message of `node`, with the weight of `times` missed messages."""
+        """Record that a wait ended without the message of `node`; it counts as `times` missed messages."""
         heard = self._mailbox.num_from(node)
         before, then = self._missed.get(node, (0, heard))
         self._missed[node] = (times + before if then == heard else times, heard)
 
     def nodes(self) -> frozenset[NodeId]:
-        """Return the suspects."""
+        """Return the suspects: senders not waited for until a message of theirs comes."""
         if not self._missed:
             return _NOBODY
         return frozenset(

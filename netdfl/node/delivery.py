@@ -14,7 +14,7 @@ A request is sent again until its reply comes. The peer that answered remembers 
 request changes nothing.
 
 Where the node's state is saved, the node acknowledges a message only once a checkpoint that includes it is durable. A
-message that it had read but not saved is sent again to its next life.
+message that it had read but not saved is sent to it again after its restart.
 
 Relies on: a mailbox that takes a message once, whatever its attempt, and links that lose acknowledgements as they lose
 messages.
@@ -73,7 +73,7 @@ class ResendPolicy:
 
 @dataclass(slots=True)
 class _PendingMessage:
-    """An unacknowledged message: its last attempt, the time of each attempt, and the timer of the next one."""
+    """An unacknowledged message: as last sent, the times at which it was sent, and the timer for sending it again."""
 
     message: Message
     sent_ns: list[int]
@@ -104,14 +104,14 @@ class AcknowledgingTransport:
 
         Args:
             node: the node that sends and receives.
-            epoch: the number of the node's life; acknowledgements of earlier lives do not count.
+            epoch: the number of the node's restarts; acknowledgements of messages sent before the last do not count.
             inner: the transport that carries the messages.
             clock: the time of the timers.
             how: when and how often a message is sent again.
             keeps: whether the node's state is saved. If so, a message is acknowledged once a saved state includes it.
             still: returns whether the node is paused; nothing is sent again meanwhile.
             gave_up: called with each message that was sent as often as allowed and is still unacknowledged.
-            came_again: called once with each arriving data message of a round before that of `join_at`.
+            came_again: called once with each arriving data message of a round before the one given to `join_at`.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still, self.keeps, self.gave_up, self.came_again = still, keeps, gave_up, came_again
@@ -150,7 +150,10 @@ class AcknowledgingTransport:
         await self.inner.aclose()
 
     def join_at(self, round: int) -> None:
-        """Report arriving messages of rounds before `round` to `came_again`: an earlier life may have taken them."""
+        """Report arriving messages of rounds before `round` to `came_again`: this node may have taken them already.
+
+        This is for a node that lost its state, and so does not know what it took before it crashed.
+        """
         self._first = round
 
     def close(self) -> None:
@@ -167,7 +170,7 @@ class AcknowledgingTransport:
         return [entry.message for entry in self._unacknowledged.values()]
 
     def unsettled(self) -> list[Message]:
-        """Return the messages that the node must send again after a restart, to learn whether they were taken.
+        """Return the messages that the node must send again after a restart, to learn whether receivers took them.
 
         They are the unacknowledged ones, and those whose acknowledgement the algorithm has not fetched by
         `take_acknowledged` yet. Requests are not among them: a restarted node makes its own.
@@ -182,27 +185,27 @@ class AcknowledgingTransport:
         return [*open, *(each.message for each in self._acknowledged if not each.taken)]
 
     def abandon(self) -> None:
-        """Give up all data messages that no receiver is known to have taken, as this node will not know them again."""
+        """Report to `gave_up` all data messages that no receiver is known to have taken; this node loses its state."""
         for message in self.untaken():
             self.gave_up(message)
 
     def unsaved(self) -> list[PeerMessage]:
-        """Return the data messages that this node has taken and that no saved state of it includes yet."""
+        """Return the arrived data messages that this node has accepted and that no saved state of it includes yet."""
         return [id for id, ack in self._held.items() if ack.payload.meta["taken"]]
 
     def asks(self, peer: NodeId) -> bool:
-        """Return whether a request to `peer` is unanswered and will be repeated."""
+        """Return whether this node's request to `peer` is unanswered and will be sent again."""
         entries = self._unacknowledged.values()
         return any(e.message.kind is Kind.REQUEST and e.message.dst == peer and e.timer is not None for e in entries)
 
     @property
     def due_again(self) -> tuple[PeerMessage, ...]:
-        """The unacknowledged messages that will be repeated."""
+        """The messages of this node that are unacknowledged and will be sent again."""
         waiting = [sent for sent, entry in self._unacknowledged.items() if entry.timer is not None]
         return () if self._closed else tuple(waiting)
 
     def sends_again(self, peer: NodeId, step: StepId) -> bool:
-        """Return whether an unacknowledged message to `peer` for `step` will be repeated."""
+        """Return whether this node's message to `peer` for `step` is unacknowledged and will be sent again."""
         return any(dst == peer and id.at == step for dst, id in self.due_again)
 
     @property
@@ -211,12 +214,12 @@ class AcknowledgingTransport:
         return tuple(self._unacknowledged)
 
     def take_acknowledged(self) -> list[Acknowledgement]:
-        """Return the acknowledgements that came since the last call, each once."""
+        """Return the acknowledgements of this node's messages that came since the last call, each once."""
         said, self._acknowledged = self._acknowledged, []
         return said
 
     def adopt(self, messages: Sequence[Message]) -> None:
-        """Take over the unacknowledged `messages` of an earlier life; they are sent again as messages of this life."""
+        """Take over `messages`, which were unacknowledged when this node crashed; send them until acknowledged."""
         now = self.clock.now_ns()
         for message in (each._replace(epoch=self.epoch) for each in messages):
             self._unacknowledged[message.dst, message.logical] = _PendingMessage(message, [now])
@@ -259,12 +262,12 @@ class AcknowledgingTransport:
     # as a sink
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when the mailbox has room."""
+        """Call `callback` once, when the node's mailbox has room for messages."""
         if self._sink is not None:
             self._sink.when_room(callback)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages: pass data on to the sink and acknowledge them; match acknowledgements to sent messages."""
+        """Handle arriving messages: pass data to the node and acknowledge them; match acknowledgements to sent ones."""
         return [self._deliver(message) for message in messages]
 
     def _deliver(self, message: Message) -> Fate | None:

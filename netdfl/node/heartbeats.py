@@ -73,7 +73,7 @@ class _Beats:
 
 
 class Heartbeats:
-    """The heartbeats of one node, and its judgment of which peers are gone."""
+    """The failure detector of one node: it sends heartbeats, and decides by its peers' heartbeats which are gone."""
 
     def __init__(
         self,
@@ -90,10 +90,10 @@ class Heartbeats:
         still: Callable[[], bool] = lambda: False,
         epoch: int = 0,
     ) -> None:
-        """Watch `peers`, each of which sends a heartbeat every `every_ns` too.
+        """Watch `peers`; all send a heartbeat every `every_ns`. A peer that missed `misses` in a row counts as gone.
 
         `gone(peer)` and `returned(peer)` are called once per change. While `still()` is true (the node is paused),
-        no heartbeat is sent and no peer is judged.
+        no heartbeat is sent and no peer is judged. `epoch` counts the restarts of this node.
         """
         self.node, self.every_ns, self.misses, self.epoch = node, every_ns, misses, epoch
         self._clock, self._transport, self._still = clock, transport, still
@@ -152,7 +152,10 @@ class Heartbeats:
         return int((1 / in_a_row - 1) / (1 - lost))
 
     async def _beat(self, peer: NodeId, begin_ns: int) -> None:
-        """Send heartbeats to one peer, in a separate task, so that a full queue to this peer delays no others."""
+        """Send a heartbeat to one peer every `every_ns` from `begin_ns` on.
+
+        Each peer has a task of its own, so that a full queue to one peer delays no others.
+        """
         number = 0
         while True:
             if not self._still():
@@ -162,7 +165,7 @@ class Heartbeats:
             await self._clock.sleep_until(begin_ns + number * self.every_ns)
 
     async def _watch(self, begin_ns: int) -> None:
-        """Call each peer gone whose last `misses` heartbeats have not come, regularly until cancelled."""
+        """From `begin_ns` on, check every `every_ns` which peers missed `misses` heartbeats, and call them gone."""
         number = 0
         while True:
             number += 1

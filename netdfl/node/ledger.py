@@ -113,7 +113,7 @@ class RefusalLimiter:
     """
 
     def __init__(self) -> None:
-        """Start without refusals."""
+        """Start without any refused message or call."""
         self._seen: Counter[tuple[NodeId | None, str, FateReason]] = Counter()
         self._origins: set[str] = set()
 
@@ -143,7 +143,7 @@ _NONE_FLYING: dict[MessageId, int] = {}
 
 
 class EdgeCount:
-    """The message counts of one directed edge, kept by its sender.
+    """The counts of messages over one directed edge, kept by the edge's sender.
 
     A fleet may have millions of edges, most of which carry one message. So empty containers are shared by all edges
     until one has something to keep.
@@ -156,8 +156,8 @@ class EdgeCount:
         flying: the messages whose fate is not known yet, with the time when each was sent.
         last: the latest messages with a known fate, at most `LAST`.
         last_lost: the latest lost messages, at most `LAST_LOST`.
-        sent_steps: the steps for which messages were ever sent, by kind and life of the sender, the latest life first.
-            They are kept for longer than the fates.
+        sent_steps: the steps for which messages were ever sent, by kind of message and restarts of the sender, the
+            latest first. They are kept for longer than the fates.
     """
 
     __slots__ = ("delivered", "dropped", "flying", "last", "last_lost", "lost", "sent", "sent_steps")
@@ -190,7 +190,7 @@ class EdgeCount:
         steps.add(first, last)
 
     def settle(self, id: MessageId, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """Count the fate of a message, which is no longer in flight."""
+        """Count the fate (delivered, lost and so on) of a message, which is no longer in flight."""
         self.flying.pop(id, None)
         settled = (id, sent_ns, arrived_ns, fate)
         if self.last is _NONE:
@@ -254,13 +254,13 @@ class NodeLedger:
         self.sent_count += len(multicast.dsts)
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Count and record the fate that messages of this node share, with one row of the record for each message."""
+        """Count and record the fate of the messages in `outcome`, which ended alike, with one row for each message."""
         for _, dst in outcome.edges:
             self.count(dst, outcome)
         self.recorder.outcome(outcome, payloads)
 
     def count(self, dst: NodeId, outcome: Outcome) -> None:
-        """Count the fate in `outcome` for the message to `dst`."""
+        """Count this node's message to `dst` by its fate in `outcome` (delivered, lost and so on)."""
         _, id, _, sent_ns, arrived_ns, fate = outcome
         self._edge(id.kind, dst).settle(id, sent_ns, arrived_ns, fate)
         if fate in Fate.ARRIVED:
@@ -294,9 +294,10 @@ class NodeLedger:
         return edge
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str, round: int = -1) -> None:
-        """Count and record a message or caller that was refused; `round` is the message's, -1 if unknown.
+        """Count and record a refused message or caller, with the `reason` and the details in `what`.
 
-        `edge` is None for a caller that is no peer. A `RefusalLimiter` keeps callers from filling the disk.
+        `round` is the message's, -1 if unknown; `edge` is None for a caller that is no peer. A `RefusalLimiter` keeps
+        callers from filling the disk.
         """
         self.refused_count[reason] += 1
         src = edge[0] if edge else None

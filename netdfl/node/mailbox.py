@@ -51,7 +51,7 @@ class _Bits(dict[NodeId, int]):
 
 
 class Mailbox:
-    """The received data messages of one node, by step and sender; the node's `Sink`."""
+    """The received data messages of one node, by step and sender; its transport delivers messages into it."""
 
     def __init__(
         self, *, keep_late: bool, stale: int = 0, bound: int = 1024, peer_bytes: int = 0, late_bytes: int = 0
@@ -105,7 +105,10 @@ class Mailbox:
         self._on_late = handler
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages in this order and return the fate of each; None for a message without room."""
+        """Accept arriving messages in this order; return the fate of each (such as delivered, duplicate or late).
+
+        None: there is no room for this message, and it must be offered again.
+        """
         if len(messages) == 1:
             return [self._take(messages[0])]
         if messages and self._take_together(messages):
@@ -142,9 +145,9 @@ class Mailbox:
         return _DELIVERED
 
     def _is_too_much(self, message: Message) -> bool:
-        """Return whether a message for a later step exceeds the bytes (`peer_bytes`) that are kept for its sender.
+        """Return whether a message for a later step is too much: one sender's such messages may have `peer_bytes`.
 
-        The only such message of a sender never does, nor does a duplicate.
+        The only such message of a sender never is, nor is a duplicate.
         """
         held = self._early.get(message.src, 0)
         beyond = held > 0 and held + (message.payload.size or 0) > self.peer_bytes
@@ -160,10 +163,10 @@ class Mailbox:
                 self._early.pop(message.src, None)
 
     def _take_together(self, messages: Sequence[Message]) -> bool:
-        """Take all messages at once if they are for the awaited step and from different, new senders.
+        """Accept all messages at once if they are for the awaited step, and each is the first one of its sender for it.
 
-        Returns whether they were taken. Most messages that reach a node at one instant are like this, so one look-up of
-        the step is enough for all.
+        Return whether they were accepted. Most messages that reach a node at one instant are like this, so one look-up
+        of the step is enough for all.
         """
         step_id, on_awaited = self._awaited, self._on_awaited
         if on_awaited is None or step_id <= self._closed or self._shut:
@@ -208,9 +211,9 @@ class Mailbox:
         return [m for kept in self._unread.values() for m in kept.values()] + self.late
 
     def remember(self, memory: Mapping[str, int]) -> None:
-        """Refuse, as duplicates, the messages that the node read before its restart, as `memory` names them.
+        """Refuse, as duplicates, the messages that the node read before its restart, which `memory` names.
 
-        In a step that is awaited again, such a message counts as taken.
+        If the node waits for their step again, it does not wait for these senders.
         """
         for step_id, senders in memory.items():
             round, step = map(int, step_id.split())
@@ -231,7 +234,7 @@ class Mailbox:
         self._late_bytes = 0
 
     def has_seen(self, src: NodeId, step_id: StepId) -> bool:
-        """Return whether a message of `src` for `step_id` has come."""
+        """Return whether a message of `src` for `step_id` (a round and an exchange in it) has ever come."""
         return bool(self._seen.get(step_id, 0) & self._bits[src])
 
     def num_from(self, src: NodeId) -> int:
@@ -273,11 +276,11 @@ class Mailbox:
         return self.keep_late or (self.stale > 0 and next_round - message.round <= self.stale)
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when the mailbox has room again."""
+        """Call `callback` once, when the mailbox has room for messages again."""
         self._waiters.append(callback)
 
     def open(self, step_id: StepId, on_came: OnMessages) -> Collection[NodeId]:
-        """Begin to await the messages of `step_id`; return the senders whose messages for it have already come.
+        """Begin to await the messages of `step_id` (round, exchange); return the senders whose messages have come.
 
         `on_came` is called when messages for this step or for a later one come.
         """
@@ -289,7 +292,7 @@ class Mailbox:
         return self._unread.get(step_id, _NOBODY)
 
     def close(self, step_id: StepId) -> list[Message]:
-        """Stop awaiting `step_id` and return the messages that came for it; later ones are late."""
+        """End step `step_id`: return the messages that came for it; a message that comes for it later is late."""
         self._awaited, self._on_awaited = _NO_STEP, None
         self._closed = max(self._closed, step_id)
         taken = list(self._unread.pop(step_id, _NOTHING).values())
@@ -309,9 +312,9 @@ class Mailbox:
         return taken
 
     def take_early(self, last: StepId) -> list[Message]:
-        """Return the messages that have come for steps up to `last`, before the node waits for them, each once.
+        """Return the messages that have come for steps up to `last` although the node has not waited for them yet.
 
-        From then on `taken` names their senders.
+        Each is returned once; from then on `taken` names their senders.
         """
         early: list[Message] = []
         for step_id in sorted(s for s in self._unread if s <= last):
@@ -328,7 +331,7 @@ class Mailbox:
         return frozenset(self._taken[step_id]) if step_id in self._taken else _NOBODY
 
     def has(self, src: NodeId, step_id: StepId) -> bool:
-        """Return whether the message of `src` for `step_id`, a step that is not over, has come, read early or not."""
+        """Return whether the message of `src` for `step_id` (not over) has come, even if `take_early` returned it."""
         return src in self._unread.get(step_id, _NOTHING) or src in self._taken.get(step_id, _NOBODY)
 
     def ahead(self, step_id: StepId) -> frozenset[NodeId]:
@@ -356,10 +359,10 @@ class Mailbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether messages are waiting for room, or the mailbox is full."""
+        """Whether the mailbox has as many unread messages as it keeps, or messages wait to be offered again."""
         return self._size >= self.bound or bool(self._waiters)
 
     @property
     def num_kept(self) -> int:
-        """Number of unread messages, without late ones."""
+        """Number of messages that are kept and not read yet, without late ones."""
         return self._size

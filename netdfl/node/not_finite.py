@@ -53,12 +53,12 @@ class NonFinitePolicy:
 
     @staticmethod
     def not_finite(inbox: Inbox) -> list[Message]:
-        """Return the messages with NaN or infinity, or with numbers whose squares are infinite."""
+        """Return the messages of `inbox` with NaN or infinity, or with numbers whose squares are infinite."""
         return [message for message in inbox if length_of(message.payload) == inf]
 
     @staticmethod
     def only_finite(inbox: Inbox) -> Inbox:
-        """Return `inbox` itself; raise NotFiniteMessage with the first message that is not finite."""
+        """Return `inbox` itself; raise NotFiniteMessage with the first message that holds NaN or infinity."""
         for message in NonFinitePolicy.not_finite(inbox):
             raise NotFiniteMessage(
                 f"message {message.src}->{message.dst} of round {message.round}: {largest(message.payload)}",
@@ -67,7 +67,7 @@ class NonFinitePolicy:
         return inbox
 
     def requests(self, answer: Callable[[Message], None] | None) -> Callable[[Message], None] | None:
-        """Return the function `answer`, wrapped so that each request is first treated by this policy."""
+        """Return `answer`, which answers peers' requests, so that requests with NaN are refused or counted before."""
         return answer if answer is None or self.how == "pass" else partial(self._look_and, answer)
 
     def _look_and(self, answer: Callable[[Message], None], request: Message) -> None:
@@ -78,7 +78,7 @@ class NonFinitePolicy:
         answer(request)
 
     def screen(self, inbox: Inbox) -> Inbox:
-        """Return `inbox` itself; raise NotFiniteMessage with the first message that is not finite.
+        """Return `inbox` itself; raise NotFiniteMessage with the first message that holds NaN or infinity.
 
         Each sender's first model, and first weight, that is far larger than all before is recorded. It is mixed
         nevertheless, because it may be valid; but if the run fails, the record names its sender.
@@ -99,7 +99,9 @@ class NonFinitePolicy:
         return inbox
 
     def _compare(self, of: str, factor: float, data: Sequence[Message], sizes: Sequence[float]) -> None:
-        """Record each sender whose model or weight (`of` says which) is more than `factor` times as large as usual.
+        """Record each sender of `data` whose model or push-sum weight (`of` says which) is far larger than usual.
+
+        That is more than `factor` times as large.
 
         `sizes` has the size in each message of `data`. The usual size is the largest one before, or at first the
         smallest of these.
@@ -114,7 +116,7 @@ class NonFinitePolicy:
         self._usual[of] = most
 
     def count(self, messages: list[Message]) -> None:
-        """Record messages that will be mixed although they are not finite."""
+        """Record `messages`, which will be mixed although they hold NaN or infinity."""
         for message in messages:
             self.mixed.add(message.src)
             self.ledger.mixed_not_finite(message)

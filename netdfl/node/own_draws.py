@@ -47,7 +47,7 @@ class OwnDraws:
 
     @classmethod
     def of(cls, node: NodeId, algorithm: Algorithm, streams: Streams | None) -> OwnDraws | None:
-        """Return the random draws of `node`, seeded from `streams`.
+        """Return the seeds, made from `streams`, for a user's own parts of `algorithm` at `node`.
 
         Return None without streams, or if all parts of the algorithm are netdfl's, which draw from named streams
         themselves.
@@ -55,11 +55,14 @@ class OwnDraws:
         return cls(node, streams) if streams is not None and has_own_parts(algorithm) else None
 
     def __init__(self, node: NodeId, streams: Streams) -> None:
-        """Derive the seeds from `streams`."""
+        """Derive the seeds for `node` from the random streams of the run, `streams`."""
         self.node, self._streams = node, streams
 
     def within(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
-        """Return a context in which random draws repeat: they depend on node, `round`, `what` and `key` alone."""
+        """Return a context in which the global random generators have a seed made from the node and the arguments.
+
+        `what` names the purpose of the draws; `key` tells apart draws for one purpose in one `round`.
+        """
         import torch  # which own parts have loaded already: they compute with tensors
 
         from netdfl.training.drawing import seeded
@@ -67,9 +70,9 @@ class OwnDraws:
         return seeded(self._streams.integer("own parts", self.node, round, what, *key), torch.device("cpu"))
 
     def drawing(self, function: Callable[..., T], round: int, *key: Key) -> Callable[..., T]:
-        """Return `function`, wrapped so that each call runs in a context as from `within`.
+        """Return `function`, wrapped so that the global random generators have a fixed seed during each call.
 
-        The seed depends on `key`, or without a key on the function's name and the integers among its arguments.
+        The seed depends on node, `round` and `key`, or without a key on the function's name and its integer arguments.
         """
         return partial(self._call, function, round, key)
 

@@ -43,7 +43,7 @@ class PauseGate:
             self._opened.set_result(None)
 
     def until_open(self) -> Generator[object, None, None]:
-        """Wait, by `yield from`, until the gate is open."""
+        """Wait until the gate is open; a coroutine's `__await__` calls this by `yield from`."""
         while self.closed:
             self._opened = asyncio.get_running_loop().create_future()
             yield from self._opened

@@ -50,7 +50,7 @@ class Remembered(NamedTuple):
 
 
 def remember(node: Node) -> Remembered:
-    """Return the memory of `node` about messages, at the end of a round."""
+    """Return which messages `node` has read, has refused, or must send again after a restart, to be saved on disk."""
     read = node.mailbox.memory()
     if node.delivery is None:
         return Remembered(read)
@@ -60,13 +60,16 @@ def remember(node: Node) -> Remembered:
 
 
 def durable(node: Node, memory: Remembered) -> None:
-    """Acknowledge the messages that were read according to `memory`, which is now saved on disk."""
+    """Let `node` acknowledge to their senders the messages in `memory` that it read, as this is now saved on disk."""
     if node.delivery is not None:
         node.delivery.saved(memory.read)
 
 
 def recall(node: Node, memory: Remembered) -> None:
-    """Restore to `node` the memory of its earlier life; its clock must be running."""
+    """Restore to a restarted `node` what it had saved about messages; it refuses those and sends its own again.
+
+    Its clock must be running.
+    """
     node.mailbox.remember(memory.read)
     if node.delivery is not None:
         node.delivery.saved(memory.read)

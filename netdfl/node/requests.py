@@ -26,7 +26,7 @@ MOST_KEPT = WINDOW
 
 
 class Requests:
-    """The requests that come to one node: passed to the function that answers them, and kept until there is one."""
+    """The requests of peers to one node: passed to the function that answers them, and kept until there is one."""
 
     def __init__(self, ledger: NodeLedger) -> None:
         """Record refused requests in `ledger`. `answered` is the round and step of the last answer, by peer."""
@@ -37,12 +37,12 @@ class Requests:
 
     @property
     def serving(self) -> bool:
-        """Whether a function that answers requests is set."""
+        """Whether the node answers requests of peers now: a function that does so is set."""
         return self._answer is not None
 
     @property
     def kept(self) -> tuple[tuple[NodeId, int, int], ...]:
-        """The unanswered requests, as (sender, round, step)."""
+        """The requests that wait for an answer from this node, as (sender, round, step)."""
         return tuple((message.src, message.round, message.step) for message in self._kept)
 
     def deliver(self, message: Message) -> Fate | None:

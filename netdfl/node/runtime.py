@@ -77,7 +77,7 @@ class Hooks(Protocol):
         ...
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Act after the node has finished a round with `state`: take snapshots and checkpoints."""
+        """Act after the node finished a round with `state` and push-sum `weight`: save snapshots and checkpoints."""
         ...
 
 
@@ -97,8 +97,8 @@ class Node:
         recorder: takes events, waits and metrics.
         ledger: counts the node's messages.
         mailbox: keeps arriving messages.
-        hooks: called at the borders of rounds.
-        epoch: the number of the node's life, which its messages carry; 0 is the first.
+        hooks: called at the beginning and end of rounds.
+        epoch: how often the node has restarted, which its messages carry.
         kept: the state from before a restart, with which the node goes on; None: it has none.
         resending: when unacknowledged messages are sent again; None: messages are not acknowledged.
         joining: how to get a model from a neighbor; None: the node has one.
@@ -202,7 +202,7 @@ class Node:
         return state
 
     def drawing(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
-        """Return a context in which a user's own part draws random numbers keyed by node, `round`, `what` and `key`."""
+        """Return a context in which random draws of a user's part depend on node, `round`, `what` and `key` alone."""
         return AS_THEY_ARE if self._draws is None else self._draws.within(what, round, *key)
 
     def exchanges(self, view: View) -> int:
@@ -325,7 +325,7 @@ class Node:
             self.recorder.event(now, self.id, message.round, TAKEN_AGAIN, src=message.src, step=step, weight=weight)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
-        """Send the payloads of one step.
+        """Send the payloads in `outbox`, by receiver, as the messages of exchange `step` in the round of `view`.
 
         In an algorithm with notices, a peer without a payload gets a notice instead.
         """
@@ -349,7 +349,7 @@ class Node:
     def gather(
         self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None
     ) -> Coroutine[Any, Any, Inbox]:
-        """Wait for the messages of a step; record the missing senders."""
+        """Wait for the messages of exchange `step` as `wait` says, and return them; record the missing senders."""
         return self._gather(view, step, wait, sources, Kind.DATA)
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
@@ -384,7 +384,7 @@ class Node:
         task.add_done_callback(self._replies.discard)
 
     def owed(self, peer: NodeId) -> bool:
-        """Return whether a request to `peer` is unanswered and will be repeated."""
+        """Return whether this node's request to `peer` is unanswered and will be sent again."""
         return self.delivery is not None and self.delivery.asks(peer)
 
     def is_last(self, view: View) -> bool:
@@ -437,7 +437,7 @@ class Node:
         return inbox
 
     async def end_round(self, state: NodeState, view: View) -> None:
-        """Record the figures of the round, then call the world's hook for the end of a round."""
+        """Record the metrics of the round (times, bytes, loss), then call the world's hook for the end of a round."""
         now = self.clock.now_ns()
         if self._is_behind:
             state, missed = state._replace(round=self.catch_up), self.catch_up - view.round - 1

@@ -14,7 +14,7 @@ def weight_in(payloads: Iterable[Payload]) -> float:
 
 
 def unacknowledged(messages: Sequence[Message]) -> dict[str, float]:
-    """Return two figures of unacknowledged messages, by name: their number, and the push-sum weight in them.
+    """Return two metrics of unacknowledged messages, by name: their number, and the push-sum weight in them.
 
     The weight may count twice, as receivers may have taken some of these messages already.
     """

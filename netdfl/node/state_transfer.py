@@ -101,12 +101,12 @@ class Member(Protocol):
 
 
 class StateTransfer:
-    """The exchange of models of one node: it answers requests, and asks neighbors when the node has lost its state."""
+    """The model transfer of one node: it answers requests for its model; if it lost its own, it asks neighbors."""
 
     def __init__(self, node: Member) -> None:
-        """Start to answer the requests for a model that come to `node`.
+        """Start to answer peers' requests for the model of `node`.
 
-        `since_ns` is the time at which the node began to ask for a model itself; None: it does not ask.
+        The attribute `since_ns` is the time at which the node began to ask for a model itself; None: it does not ask.
         """
         self._node = node
         self._like: Tensor | None = None
@@ -120,7 +120,10 @@ class StateTransfer:
         node.mailbox.on(Kind.MODEL, self._take)
 
     async def join(self, how: JoinPlan) -> NodeState:
-        """Ask neighbors for a model, and return a state that starts from it; record its source, or the failure."""
+        """Ask neighbors for a model as planned in `how`, and return a state that starts from it; record its source.
+
+        If none comes, record the reason, and start from the initial vector.
+        """
         node = self._node
         initial = node.task.initial()
         fetched = await self._fetch(how, initial)
@@ -164,7 +167,7 @@ class StateTransfer:
         return there[attempt % len(there)] if there else None
 
     async def _patience(self, attempt: int) -> None:
-        """Wait until a model has come, or until the next neighbor should be asked."""
+        """Wait until a model has come, or until the next neighbor should be asked: longer with each `attempt`."""
         if self._came is not None:
             return
         clock = self._node.clock
@@ -177,7 +180,7 @@ class StateTransfer:
             timer.cancel()
 
     def _give(self, request: Message) -> Fate:
-        """Answer a peer's request for the model, unless this node has none or the peer asks too often."""
+        """Answer a peer's request for this node's model, unless it has none yet or the peer asks too often."""
         node, state = self._node, self._node.latest
         epoch, asked = self._given.get(request.src, (0, 0))
         asked = asked + 1 if epoch == request.epoch else 1
@@ -190,7 +193,7 @@ class StateTransfer:
         return Fate.DELIVERED
 
     def _take(self, message: Message) -> Fate:
-        """Take the first model that comes as an answer to this node's requests; refuse later ones."""
+        """Store the first valid model that a neighbor sends on this node's request; refuse any other."""
         if self._like is None or message.src not in self._asked:
             return Fate.LATE
         try:

@@ -91,7 +91,7 @@ class Waits:
         can_ask: Callable[[Collection[NodeId]], bool] = lambda peers: False,
         draws: OwnDraws | None = None,
     ) -> None:
-        """Start without a wait.
+        """Start while the node waits for no messages.
 
         Args:
             node: the node that waits.
@@ -100,7 +100,7 @@ class Waits:
             queries: makes the node's `StatusQueries`, given callbacks for `lost` and `silent` senders. None: the node
                 asks nobody.
             can_ask: returns whether all of some peers can be asked.
-            draws: the random draws of a user's own wait policy.
+            draws: the seeds of random draws in a user's own wait policy.
         """
         self.node, self.mailbox, self.clock = node, mailbox, clock
         self.can_ask, self.draws = can_ask, draws
@@ -182,7 +182,7 @@ class Waits:
         return policy.patience * (self.auto.at_most_ns() if asks else self.auto.ns())
 
     def _asks(self, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind) -> bool:
-        """Return whether all awaited senders can be sent status queries.
+        """Return whether all awaited senders are to be sent status queries when their messages are missing.
 
         Queries are about rounds, so waits for replies send none.
         """
@@ -191,7 +191,7 @@ class Waits:
         return sources is not None and self.can_ask(sources)
 
     def _learn(self, wait: OpenWait, number: int, lag_ns: int) -> None:
-        """Add the lag of `number` messages to the automatic deadline, which is used where senders can't be asked."""
+        """Add the lag of `number` messages to the automatic deadline, if senders can't be sent status queries."""
         if not wait.asks:
             self.auto.came(number, lag_ns)
 
@@ -251,7 +251,7 @@ class Waits:
             self._check()
 
     def close(self) -> None:
-        """Cancel the timers, because no wait follows."""
+        """Cancel the timers of deadlines and queries, because the node will wait for no more messages."""
         self._deadline.clear()
         if self.queries is not None:
             self.queries.close()
@@ -280,7 +280,7 @@ class Waits:
         return True
 
     def _arrived(self, step_id: StepId, senders: Collection[NodeId]) -> None:
-        """Count messages that have arrived for the awaited step or for a later one."""
+        """Update the current wait by messages of `senders` that came for `step_id`, its step or a later one."""
         wait = self.current
         if wait is None:
             return
@@ -306,9 +306,9 @@ class Waits:
             self._check()
 
     def _noticed(self, message: Message) -> Fate:
-        """Take a notice by which a peer says that it sends nothing in a step.
+        """Handle a notice by which a peer says that it sends this node nothing in a step: do not wait for it.
 
-        A message that the peer sent for this step before a restart still counts.
+        A message that the peer sent for this step before it restarted still counts.
         """
         step_id, wait = message.at, self.current
         if self.mailbox.is_over(step_id):
@@ -361,7 +361,7 @@ class Waits:
         return WaitEnd.LOST
 
     def skip(self, nodes: frozenset[NodeId]) -> None:
-        """Leave `nodes` out of the current wait; they are missing unless their messages come before its end."""
+        """Wait no longer for `nodes` in the current wait; they count as missing unless their messages come in time."""
         if self.current is not None:
             self.current.silent |= nodes
             if self.current.sources is None:
@@ -374,5 +374,5 @@ class Waits:
         self._check()
 
     def set_returned(self, node: NodeId) -> None:
-        """Wait for `node` again: it is back."""
+        """Wait for messages of `node` again, because the failure detector considers it back."""
         self.gone.discard(node)

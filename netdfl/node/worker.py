@@ -37,7 +37,7 @@ class ThreadWorker:
     """Work that took fewer CPU seconds the last time runs on the event loop, as a thread would cost as much."""
 
     def __init__(self, threads: int = 1, begin: Callable[[], None] | None = None) -> None:
-        """Prepare up to `threads` threads, started when needed; each calls `begin` first."""
+        """Prepare up to `threads` threads, started when needed; each calls the function `begin` first."""
         self._begin = begin
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._most = threads
@@ -46,7 +46,10 @@ class ThreadWorker:
         self._took: dict[str, float] = {}
 
     async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
-        """Run a call in a thread, in order of submission; or inline if such work is short and no thread is busy."""
+        """Return the result of `function(*args)`, run in a thread, in order of submission.
+
+        It is run inline if work of the same kind, `what`, was short the last time and no thread is busy.
+        """
         if self._most == 1 and not self._under_way and self._took.get(what, inf) < self.INLINE_S:
             await asyncio.sleep(0)
             return self._timed(what, function, *args)
@@ -96,7 +99,7 @@ class BatchWorker(ThreadWorker):
     INLINE_S = 0.0
 
     def __init__(self, compute: Compute) -> None:
-        """Compute each batch by calling `compute`."""
+        """Compute each batch of waiting calls by `compute`, which gets them as functions without arguments."""
         super().__init__()
         self._compute = compute
 
