@@ -1,9 +1,10 @@
 """The interfaces through which nodes, links and the fleet record a run.
 
-Relies on: nothing: nodes, transports and ledgers know these protocols, and not the files behind them.
+Relies on: nothing: nodes, transports and the counters of a node's messages know these protocols, and not the files
+behind them.
 
 Why: The same node records into files of its own, or into files and event log of a simulated fleet. Messages come as
-outcomes, many rows in one call, because a call for each row was much of what a message cost.
+`Outcome` objects, each for many messages at once, because a call for each message was much of its cost.
 """
 
 from __future__ import annotations
@@ -61,10 +62,13 @@ class Recorder(Protocol):
     """
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Record the fate of messages; `payloads` holds their contents in the order of the outcome's edges."""
+        """Record how messages ended, such as delivered or lost.
+
+        `payloads` has their contents, in the order of `outcome.edges`.
+        """
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Record named figures of one round: `train_loss`, `round_s`, `weight`, `test_accuracy`, ...
+        """Record metrics of one round by name, in `figures`: `train_loss`, `round_s`, `weight`, `test_accuracy`, ...
 
         The caller must not change `figures` afterwards.
         """
@@ -76,7 +80,7 @@ class Recorder(Protocol):
         """Record a wait that is over."""
 
     def flush(self) -> None:
-        """Make all rows so far durable and readable by other processes. Rows are never split."""
+        """Make all rows so far durable and readable by other processes. Each row is written whole."""
 
 
 class Store(Recorder, Protocol):

@@ -33,7 +33,7 @@ class Bottleneck(NamedTuple):
 
     Attributes:
         link: the name of the shared link.
-        seconds: the seconds of the critical path that count for it.
+        seconds: the seconds of the critical path that messages spent on links and that are attributed to this one.
         links: the number of edges between nodes that cross it.
     """
 
@@ -49,7 +49,7 @@ class _Load:
         self._sent, self._arrived, self._takes = (np.array(column) for column in zip(*rows, strict=True))
 
     def between(self, begin_s: float, end_s: float) -> float:
-        """Return the seconds that the link needs to carry all that crossed it between two times."""
+        """Return the seconds that the link needs for the bytes of messages that crossed it between two times."""
         overlap: NDArray[np.float64] = np.minimum(self._arrived, end_s) - np.maximum(self._sent, begin_s)
         return float((np.maximum(overlap, 0.0) / (self._arrived - self._sent) * self._takes).sum())
 

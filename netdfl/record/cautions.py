@@ -12,8 +12,9 @@ A healthy run does not reach the thresholds. Each sentence holds the figures tha
   crashes lost.
 - `weight_made`: the nodes hold more push-sum weight than they began with, and than nodes brought that lost their state.
   Some member sent weight that it did not have.
-- `outlier`: a model came that was ten thousand times as long as any before, in a run that collapsed, diverged, or met
-  numbers that are not finite; or one that no training makes. Whoever sent it may be the cause.
+- `outlier`: a node received a model whose norm was ten thousand times the largest norm before, in a run that collapsed,
+  diverged, or met numbers that are not finite; or one with a norm that no training makes. Whoever sent it may be the
+  cause.
 - `equivocation`: a member sent some neighbors another model than others, by a method that sends all the same.
 - `low_weight`: a node's push-sum weight fell below a ten-thousandth, and the other nodes' did not. Its local steps
   move its model by lr / w, so its training may diverge, and the divergence may spread.
@@ -89,7 +90,7 @@ class RunFigures:
     Attributes:
         accuracy: the test accuracies of the average model.
         chance: the accuracy of a random guess.
-        grown: the values of figures that show divergence, by the figure's name in words.
+        grown: the values of each metric that shows divergence, by the metric's name in words.
         not_finite: sentences about values that are not finite.
         timed_out: the number of waits that a deadline ended.
         waits: the number of waits.
@@ -98,11 +99,11 @@ class RunFigures:
         least: the smallest w above 0 of any node.
         gave_up: the share of all weight that deliveries and crashes are known to have lost.
         made: the share of all weight that nodes brought when they rejoined.
-        outliers: sentences about models that are far too large.
-        absurd: sentences about models that no training makes.
+        outliers: sentences about models whose norm is far too large.
+        absurd: sentences about models with a norm that no training makes.
         heavy: sentences about push-sum weights that are far too large.
         equivocal: sentences about nodes that sent neighbors different models.
-        plain: whether each message is sent only once (`delivery: plain`).
+        plain: whether each message is sent only once, without acknowledgements (`delivery: plain`).
         versions: sentences about versions that differ between nodes.
     """
 

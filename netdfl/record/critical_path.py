@@ -43,12 +43,12 @@ class TimeUse(StrEnum):
 
 
 class Leg(NamedTuple):
-    """A part of the critical path.
+    """A part of the critical path: a time span with one use, such as training or waiting for a node.
 
     Attributes:
         cause: the use of this time.
         seconds: its length.
-        nodes: the nodes that were waited for; on links, the sender and the receiver.
+        nodes: the nodes that were waited for; for time on a link, the sender and the receiver of the message.
         why: the reason why the nodes that were waited for were behind.
         rounds: the number of rounds by which they were behind.
         by_deadline: whether a deadline ended the wait.
@@ -105,7 +105,10 @@ class _PathWalk:
             at, node = yield from self._waited(node, wait)
 
     def _unfinished(self, ends: Sequence[Moment], total_s: float) -> Iterator[Leg]:
-        """Yield the time between the last recorded action of any node and the end of the run as a part of the path."""
+        """Yield the time from the last recorded action of any node to the run's end (`total_s`) as a part of the path.
+
+        `ends` has the time of each node's last action, the latest first.
+        """
         last = ends[0][0]
         if total_s <= last:
             return
@@ -124,7 +127,8 @@ class _PathWalk:
     def _stragglers(self, ends: Sequence[Moment]) -> Legs[Moment]:
         """Yield the time in which finished nodes waited for nodes several rounds behind.
 
-        Return the moment and node at which the path goes on.
+        `ends` has the time of each node's last action, the latest first. Return the moment and node at which the path
+        goes on.
         """
         for (end, node), (others, _) in pairwise(ends):
             lag = self._final - self._history.round_at(node, others)
@@ -247,12 +251,18 @@ class _PathWalk:
         yield Leg(TimeUse.LINKS, left, (src, dst), begin=sent)
 
     def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
-        """Return whether the node `asked` was itself waiting, after the time `since`, before it replied."""
+        """Return whether a node that replied to a request was itself waiting before, at some time after `since`.
+
+        Args:
+            asked: the node that got the request.
+            since: when the requesting node began to wait for the reply.
+            replied: when the reply was sent.
+        """
         wait = self._history.last_wait(asked, replied)
         return wait is not None and wait.until > since
 
     def _missed(self, waiter: NodeId, wait: TimedWait) -> Leg:
-        """Return the part of the path for a wait that ended without some messages, or by a message that has no row."""
+        """Return the part of the path for a wait that ended without some messages, or by an unrecorded message."""
         seconds = wait.until - wait.since
         if wait.ended == WaitEnd.CAME:
             return Leg(TimeUse.LINKS, seconds, begin=wait.since)
@@ -268,7 +278,8 @@ class _PathWalk:
     def _blame(self, waiter: NodeId, node: NodeId, wait: TimedWait) -> tuple[LagReason, int] | None:
         """Return the reason why `node` sent nothing to `waiter`, and its lag in rounds; None if no reason is known.
 
-        The node was down, or behind since an outage, or taken for gone, or had itself taken the waiter for gone.
+        The node was down, or behind since an outage, or the waiter considered it gone, or it had itself considered the
+        waiter gone.
         """
         lag = wait.round - self._history.round_at(node, wait.since)
         outage = self._history.longest_outage(node, wait.since, wait.until)

@@ -52,7 +52,7 @@ MOST_S = 1e9
 MOST_NBYTES = 1 << 50
 LEAST_MEMORY = 1 << 29
 MEMORY_A_BYTE = 32
-"""Bytes of memory to allow for each byte of a store, in addition to the least: a row takes at least 3 bytes on disk."""
+"""Bytes of memory to allow for each byte of a store, besides `LEAST_MEMORY`: a row takes at least 3 bytes on disk."""
 _LOCKED = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access")
 
 
@@ -115,7 +115,7 @@ class RowFiles(NamedTuple):
 def view(table: TableName | TotalsName, pieces: RowFiles, num_nodes: int) -> str:
     """Return an SQL query for the rows of `table` in the files `pieces`, limited to nodes below `num_nodes`.
 
-    A torn line is read as a row of nulls; a number that does not fit its column is read as null.
+    An incomplete line is read as a row of nulls; a number that does not fit its column is read as null.
     """
     read = _read(table, pieces, "")
     return _SELECTED[table].format(f"({read}) WHERE {_sound(table, num_nodes)}")
@@ -134,15 +134,15 @@ def view_of_many(table: TableName | TotalsName, pieces: RowFiles, files: str) ->
 
 
 def counted_of_many(table: TotalsName, but: str) -> str:
-    """Return an SQL query for the totals `table` of each run, counted from the rows of a table `messages`.
+    """Return an SQL query for the message totals `table` of each run, counted from the rows of a table `messages`.
 
-    Runs in the table `but` are left out.
+    Runs listed in the table named by `but` are left out.
     """
     return _by_run(_SELECTED[table].format(_EACH.removesuffix(")") + f" WHERE run NOT IN (SELECT run FROM {but}))"))
 
 
 def _by_run(totals: str) -> str:
-    """Return the query `totals` with its sums taken for each value of the column `run`."""
+    """Return an SQL query that takes the sums of the query `totals` for each value of the column `run`."""
     return f"SELECT run, {totals.removeprefix('SELECT ')}"
 
 
@@ -152,7 +152,10 @@ def _sound(table: TableName | TotalsName, num_nodes: int | str) -> str:
 
 
 def _read(table: TableName | TotalsName, pieces: RowFiles, more: str) -> str:
-    """Return an SQL query for all rows in the files `pieces`; a non-empty `more` adds a column with each row's file."""
+    """Return an SQL query for all rows in the files `pieces`.
+
+    With the option `more`, `, filename = true`, a column `filename` has each row's file.
+    """
     columns, name = COLUMNS[table], ", filename" if more else ""
     parts = []
     if pieces.lines:

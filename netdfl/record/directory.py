@@ -176,7 +176,7 @@ _held: dict[Path, int] = {}
 
 
 def place_of(path: Path) -> Path:
-    """Return the current path of the run directory `path`, whose lock is held and which may have been moved.
+    """Return the current path of the run directory `path`, which may have been moved; this process must hold its lock.
 
     Raises RunError if it was removed.
     """

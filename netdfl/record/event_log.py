@@ -1,4 +1,4 @@
-"""The event log of a simulated run: every message's time, fate and content, and every metric, as one hash.
+"""The event log of a simulated run: every message's times, content and end (lost or not), and all metrics, as one hash.
 
 An entry is a line of text, written at a virtual instant. Entries of one instant are sorted by a keyed hash of their
 subject (edge, kind, epoch, round, step, attempt; or node, round, name). So the hash does not depend on the order in
@@ -45,24 +45,27 @@ _at = itemgetter(0)
 
 
 class Lines(Protocol):
-    """A destination for the lines of an event log that is kept."""
+    """A destination for the text of an event log, such as an open file."""
 
     def write(self, text: str, /) -> object:
         """Write text that consists of whole lines."""
 
 
 class EventLog:
-    """A running hash over the entries of the log; `kept`, if given, receives their text too."""
+    """A running hash over a simulated run's messages and metrics; `kept`, if given, receives them as text, too."""
 
     def __init__(self, clock: Clock, seed: int, kept: Lines | None = None) -> None:
-        """Start with an empty log. `seed` is the key of the hash by which entries of one instant are ordered."""
+        """Start with an empty log; `seed` keys the hash by which entries of one instant of `clock` are ordered."""
         self._clock, self._seed, self._kept = clock, seed, kept
         self._hash = xxh3_128()
         self._groups: list[_Group] = []
         self._num, self._most = 0, MOST_ENTRIES
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Add the fate of messages; `payloads` holds their contents in the order of the edges."""
+        """Add how messages ended, such as delivered or lost.
+
+        `payloads` has their contents, in the order of `outcome.edges`.
+        """
         digests = [payload.digest or content_digest(payload) for payload in payloads]
         self._add(len(digests), _messages, outcome, digests)
 
@@ -103,7 +106,7 @@ class EventLog:
 
 
 def _in_order(told: _Told) -> list[str]:
-    """Return the lines of one instant, sorted by the keyed hashes of their subjects."""
+    """Return the log's lines of one instant, sorted by keyed hashes of their subjects (the message or the metric)."""
     hashes, lines = told
     if len(lines) < 2:
         return lines
@@ -159,12 +162,15 @@ class LoggingRecorder:
         self._store, self._log = store, log
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Record the fate of messages; `payloads` holds their contents in the order of the edges."""
+        """Record how messages ended, such as delivered or lost.
+
+        `payloads` has their contents, in the order of `outcome.edges`.
+        """
         self._store.outcome(outcome, payloads)
         self._log.outcome(outcome, payloads)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Record numbers of one round."""
+        """Record the metrics of one round, by their names in `figures`, in the store and in the event log."""
         self._store.metrics(at_ns, node, round, figures)
         self._log.metrics(node, round, figures)
 
@@ -182,7 +188,7 @@ class LoggingRecorder:
 
 
 def first_difference(one: Path, other: Path) -> str | None:
-    """Return a text with the first entry in which two kept logs differ; None if they are equal."""
+    """Return a text with the first entry in which two event logs, saved as files, differ; None if they are equal."""
     with one.open() as first, other.open() as second:
         for number, (a, b) in enumerate(zip_longest(first, second), start=1):
             if a != b:

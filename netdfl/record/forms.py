@@ -1,4 +1,7 @@
-"""Forms of the files of a run directory: the fields that are read. Each file is checked like input from the network."""
+"""Schemas of the files in a run directory, with the fields that are read.
+
+Each file is checked like input from the network.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ Place: TypeAlias = Annotated[list[Annotated[float, Field(ge=-1e6, le=1e6)]], Fie
 MOST_SITES = 20_000
 MOST_CORE_LINKS = 200_000
 OPEN = ConfigDict(extra="allow")
-"""Configuration of a form that may have more fields than are read."""
+"""Configuration of a file's schema by which the file may have more fields than are read."""
 
 
 @with_config(OPEN)
 class GraphForm(TypedDict):
-    """The form of `graph.json`: the nodes and edges of the fleet's graph, and how it comes about."""
+    """The schema of `graph.json`: the nodes and edges of the fleet's graph, its kind, and how often it is redrawn."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
     edges: list[Pair]
@@ -54,10 +57,10 @@ LinkNumber: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=MOST_CORE_LIN
 
 @with_config(OPEN)
 class CoreLinkForm(TypedDict):
-    """The form of one direction of a core link in `underlay.json`: numbers of its sites, and its figures before events.
+    """The schema of one direction of a core link in `underlay.json`, with its rate, latency and loss before any event.
 
-    `rate_bps` is None for an unlimited rate. `down_s` has begin and end of each cut in seconds (an end of None: for
-    good).
+    `src` and `dst` are the numbers of its sites. `rate_bps` is None for an unlimited rate. `down_s` has begin and end
+    of each outage in seconds (an end of None: for good).
     """
 
     src: SiteNumber
@@ -70,9 +73,9 @@ class CoreLinkForm(TypedDict):
 
 @with_config(OPEN)
 class RoutesForm(TypedDict):
-    """The form of the routes in `underlay.json` from `since_s` on: the core links between each two sites, by number.
+    """The schema of the routes in `underlay.json` from the time `since_s` on: the core links between each two sites.
 
-    A way is `[source, destination, [core links in order]]`.
+    A route in `ways` is `[source site, destination site, [core links in order]]`, all by number.
     """
 
     since_s: Seconds
@@ -81,7 +84,7 @@ class RoutesForm(TypedDict):
 
 @with_config(OPEN)
 class UnderlayForm(TypedDict):
-    """The form of `underlay.json`: sites by name, the number of each node's site, core links, and routes over time."""
+    """The schema of `underlay.json`: sites' names, the number of each node's site, core links, and routes over time."""
 
     sites: Annotated[list[str], Field(min_length=1, max_length=MOST_SITES)]
     site_of: list[SiteNumber]
@@ -91,14 +94,14 @@ class UnderlayForm(TypedDict):
 
 @with_config(ConfigDict(extra="ignore"))
 class SizeForm(TypedDict):
-    """The form of `graph.json` if only the number of nodes is read, because a large fleet has very many edges."""
+    """The schema of `graph.json` if only the number of nodes is read, because a large fleet has very many edges."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
 
 
 @with_config(OPEN)
 class PartitionForm(TypedDict):
-    """The form of `partition.json`: the number of samples of each class at each client."""
+    """The schema of `partition.json`: the number of samples of each class at each client."""
 
     classes: Annotated[list[str | int], Field(max_length=MOST_NODES)]
     counts: Annotated[list[list[Annotated[float, Field(ge=0, le=1e15)]]], Field(min_length=1, max_length=MOST_NODES)]
@@ -106,7 +109,7 @@ class PartitionForm(TypedDict):
 
 @with_config(OPEN)
 class FleetForm(TypedDict, total=False):
-    """The form of `fleet.json`, with the fields that the report of an unfinished run reads."""
+    """The schema of `fleet.json`, a run's status file, with the fields that the report of an unfinished run reads."""
 
     scenario: str
     rounds: Count
@@ -115,7 +118,7 @@ class FleetForm(TypedDict, total=False):
 
 @with_config(OPEN)
 class LinkEventForm(TypedDict):
-    """The form of a line of `events.jsonl` that is about links."""
+    """The schema of a line of `events.jsonl`, the run's compiled event schedule, for an event that changes links."""
 
     action: Literal["set", "unset"]
     source: Count
@@ -167,7 +170,7 @@ _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, R
 
 @contextmanager
 def damaged(path: Path, doing: str) -> Iterator[None]:
-    """Convert errors that damaged files raise inside the context into an InputError about `path`."""
+    """Convert errors that a damaged file raises inside the context into an InputError about `path` during `doing`."""
     try:
         yield
     except InputError:

@@ -34,7 +34,7 @@ class LagReason(StrEnum):
 
 
 STANDS = frozenset({LagReason.STOPPED, LagReason.SILENT})
-"""Reasons of outages in which a process, or its event loop, stood still although no schedule asked for it."""
+"""Reasons of outages in which a process, or its event loop, stopped running although no scheduled event demanded it."""
 
 
 class TimedWait(NamedTuple):
@@ -79,7 +79,7 @@ class EndedRound(NamedTuple):
 
 
 class NodeOutage(NamedTuple):
-    """A time span in which a node was down, paused, stopped, or did not answer."""
+    """A time span in which a node was down, paused or stopped, or did not answer the supervisor."""
 
     begin: float
     end: float
@@ -94,8 +94,10 @@ class History:
         waits: the waits of each node.
         rounds: the finished rounds of each node.
         outages: the outages of each node.
-        taken_for_gone: for (node, peer), the time in seconds from which the node took the peer for gone.
-        sent_all_the_same: (node, peer, round) of each message that a node sent to such a peer nevertheless.
+        taken_for_gone: for (node, peer), the time in seconds from which the node considered the peer gone and waited
+            for it no more.
+        sent_all_the_same: (node, peer, round) of each message that a node sent to a peer although it considered the
+            peer gone.
     """
 
     waits: Mapping[NodeId, Sequence[TimedWait]]
@@ -105,7 +107,7 @@ class History:
     sent_all_the_same: Collection[tuple[NodeId, NodeId, int]] = ()
 
     def sent_nothing(self, src: NodeId, dst: NodeId, round: int, until: float) -> bool:
-        """Return whether `src`, until a time, sent nothing to `dst` for `round`, because it took `dst` for gone."""
+        """Return whether `src` sent `dst` nothing for `round` up to the time `until`, as it considered `dst` gone."""
         since = self.taken_for_gone.get((src, dst), inf)
         return since <= until and (src, dst, round) not in self.sent_all_the_same
 

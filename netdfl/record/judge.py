@@ -34,10 +34,10 @@ FIGURES = (
     *NOT_DELIVERED,
     "timeouts",
 )
-"""Figures that an `expect` entry may bound with `at_least` and `at_most`."""
+"""The names of a run's final metrics that an `expect` entry may bound with `at_least` and `at_most`."""
 
 _MEASURED = re.compile(r"(test|mean_local|mean_personal)_[A-Za-z]\w*")
-"""Pattern of the names of figures that a task defines itself: `test_mae`, `mean_personal_mae`."""
+"""Pattern of the names of metrics that a task defines itself: `test_mae`, `mean_personal_mae`."""
 
 
 def is_measured(name: str) -> bool:
@@ -52,7 +52,7 @@ def own_figure(name: str) -> str:
 
 
 SHARES = frozenset({"test_accuracy", "mean_local", "mean_personal", "timeouts", *NOT_DELIVERED})
-"""Figures that people read in percent: shares of test examples, of messages sent, of waits."""
+"""Metrics that are shown to people in percent: shares of test examples, of messages sent, of waits."""
 
 
 class ExitCode(IntEnum):
@@ -75,7 +75,7 @@ class Evidence:
         deadlocks: sentences about deadlocks.
         open_stalls: sentences about stalls that did not end.
         not_finite: sentences about values that were not finite.
-        fell: the nodes whose own numbers were not finite.
+        fell: the nodes whose own loss or parameters were not finite.
         refused_not_finite: sentences about messages that were refused as not finite.
         num_refused: the number of such messages.
         num_delivered: the number of delivered messages.
@@ -83,7 +83,7 @@ class Evidence:
         cautions: sentences by names of `CAUTIONS`.
         figures: final values by names of `FIGURES`.
         fidelity_missed: why the links were not as the scenario asks; empty: they were.
-        mass_error: why a resumed run differs from one that was never killed; empty: it does not.
+        mass_error: why a resumed run's push-sum mass may differ from an unbroken run's; empty: it does not.
         broke: the error that ended the run; empty: none.
         interrupted: whether a user interrupted the run.
     """
@@ -106,9 +106,9 @@ class Evidence:
 
 
 class UnmetClaim(NamedTuple):
-    """A claim about a run that does not hold.
+    """An expectation about a run, or a default rule, that the run did not meet.
 
-    `entry` is the entry of `expect`, or the default rule, that makes the claim; `text` is a sentence about it.
+    `entry` names the entry of `expect` or the default rule; `text` is a sentence about how the run breaks it.
     """
 
     entry: str
@@ -132,13 +132,13 @@ class Judgement(NamedTuple):
 
     @staticmethod
     def of(verdict: Verdict, unmet: Sequence[UnmetClaim], exit_code: ExitCode) -> Judgement:
-        """Return a judgement with the unmet claims as its reasons."""
+        """Return a judgement whose reasons are the expectations and default rules in `unmet`, which a run missed."""
         texts = [each.text for each in unmet]
         return Judgement(verdict, texts, exit_code, tuple(each.entry for each in unmet))
 
 
 def judge(findings: Evidence, expect: Mapping[str, object]) -> Judgement:
-    """Judge a run by default rules and by `expect`; an entry of `expect` replaces the default rule.
+    """Judge a run by default rules and by the scenario's `expect`; an entry of `expect` replaces the default rule.
 
     A run that ends well is `pass` where anything is expected, and `done` where nothing is.
     `deadlock`, `stall`, `unfinished` and `not_finite` are `none` (the default), `some` (at least one must occur) or
@@ -167,7 +167,7 @@ def judge(findings: Evidence, expect: Mapping[str, object]) -> Judgement:
 
 
 def _unmet(findings: Evidence, expect: Mapping[str, object]) -> tuple[list[UnmetClaim], list[UnmetClaim]]:
-    """Return the claims that do not hold, in two lists.
+    """Return the default rules and entries of `expect` that the run does not meet, in two lists.
 
     The first has deaths, deadlocks and values that are not finite: they count even if the links were not as the
     scenario asks. The second has all others.

@@ -1,7 +1,8 @@
 """The result of `netdfl blame`, kept in a run's directory for the run's page: what cost the run its time.
 
 It is a table of nodes, links, events and messages that delayed the run. For its first rows there are also lanes: the
-actions of nodes over time, in the run and in a run without that cause, from the moment at which the two part.
+actions of each node over time, in the run and in a run without that row's cause, from the moment at which the two runs
+first differ.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ SCHEMA: Literal["netdfl/blame/1"] = "netdfl/blame/1"
 MOST_ROWS, MOST_CELL, MOST_TEXT = 500, 300, 2000
 """The most rows of the table, the most characters of a cell, and the most of a sentence."""
 MOST_SHOWN = 5
-"""The most rows whose lanes are kept."""
+"""The most rows of the table for which the nodes' timelines are kept."""
 MOST_NODES = 24
-"""The most nodes that have a lane. Nodes come first that the difference between the runs reached first."""
+"""The most nodes whose timeline is kept. Nodes come first that the difference between the two runs reached first."""
 MOST_ITEMS = 2000
-"""The most bars and messages that are kept of one run, some 80 kB. The earliest are kept."""
+"""The most bars (spans of a node's activity) and messages that are kept of one run, some 80 kB: the earliest."""
 BARS = ("mixing", "training", "waiting", "paused", "down")
-"""The uses of time for which there are bars. Bars of later ones in this list are drawn above earlier ones."""
+"""The activities of a node that its timeline shows as bars; a later one in this list is drawn above earlier ones."""
 
 
 class BarsForm(TypedDict):
-    """The form of the times in which nodes did something, one list per field.
+    """The schema of the time spans in which nodes did something, such as training, as one list per field.
 
     `node[i]` did `BARS[what[i]]` from `since[i]` to `until[i]` seconds.
     """
@@ -41,7 +42,7 @@ class BarsForm(TypedDict):
 
 
 class ArrowsForm(TypedDict):
-    """The form of messages between nodes, one list per field; `arrived` is None for a message that never arrived."""
+    """The schema of messages between nodes, a list per field; `arrived` is None for a message that never arrived."""
 
     src: list[NodeField]
     dst: list[NodeField]
@@ -51,9 +52,10 @@ class ArrowsForm(TypedDict):
 
 
 class LanesForm(TypedDict):
-    """The form of the lanes of one run: bars of its nodes, and messages between them.
+    """The schema of the nodes' timelines in one run: bars for spans of activity, and the messages between nodes.
 
-    `until_s` is the time up to which they are kept if the run has more of them, else the run's end, `end_s`.
+    `until_s` is the time up to which bars and messages are kept if the run has too many; else it is the run's end,
+    `end_s`.
     """
 
     end_s: Seconds
@@ -64,9 +66,10 @@ class LanesForm(TypedDict):
 
 @with_config(OPEN)
 class PartingForm(TypedDict):
-    """The form of a table row whose lanes are kept: where the two runs part, in words, and the lanes of both.
+    """The schema of a blame table's row with timelines: where the run without the row's cause first differs.
 
-    Where the runs went the same way, `at_s` is None and there are no lanes.
+    `lanes` are the timelines of nodes in both runs. Where both runs went the same way, `at_s` is None and there are
+    none.
     """
 
     row: Count
@@ -78,7 +81,7 @@ class PartingForm(TypedDict):
 
 
 class KeptRowForm(TypedDict):
-    """The form of a row of the table: its cells, and for each the number by which it is ordered (None: no number)."""
+    """The schema of a row of `netdfl blame`'s table: its cells, and for each a number to sort by (None: no number)."""
 
     cells: list[str]
     order: list[float | None]
@@ -86,7 +89,7 @@ class KeptRowForm(TypedDict):
 
 @with_config(OPEN)
 class BlameForm(TypedDict):
-    """The form of `blame.json`. `left_out` counts rows beyond the kept ones."""
+    """The schema of `blame.json`, the result of `netdfl blame`. `left_out` counts the rows of its table not kept."""
 
     schema: Literal["netdfl/blame/1"]
     event_log_hash: str
@@ -100,7 +103,10 @@ class BlameForm(TypedDict):
 
 
 def _fitting(found: BlameForm) -> BlameForm:
-    """Return `found` if its columns, rows and references fit together. Raises ValueError otherwise."""
+    """Return a blame file's contents `found` if its rows have equal lengths and it refers only to rows that exist.
+
+    Raises ValueError otherwise.
+    """
     if any(len(row["cells"]) != len(found["head"]) or len(row["order"]) != len(found["head"]) for row in found["rows"]):
         raise ValueError(f"each row must have {len(found['head'])} cells")
     for each in found["shown"]:

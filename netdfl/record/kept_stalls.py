@@ -1,4 +1,4 @@
-"""The stalls that a run's diagnosis saved: each finding, with the waits of its nodes."""
+"""The stalls that a run's diagnosis saved: each stall's description, with the waits of its nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_KEPT = 50
 
 @with_config(OPEN)
 class FindingForm(TypedDict):
-    """The form of a saved finding about a stall, with the fields that the report reads."""
+    """The schema of a diagnosed stall (a finding) as saved in a file, with the fields that the report reads."""
 
     text: str
     round: Count
@@ -31,7 +31,7 @@ class FindingForm(TypedDict):
 
 @with_config(OPEN)
 class WaitForm(TypedDict):
-    """The form of a node's wait: the time of its start, and the awaited nodes as keys of `awaited`."""
+    """The schema of a node's wait in a saved stall: its start, and the awaited nodes as keys of `awaited`."""
 
     since_ns: NotRequired[Nanoseconds]
     awaited: dict[Annotated[str, Field(pattern=r"^\d{1,7}$")], Any]
@@ -39,7 +39,7 @@ class WaitForm(TypedDict):
 
 @with_config(OPEN)
 class NodeForm(TypedDict):
-    """The form of one node in a saved snapshot: the node, and its wait if it waits."""
+    """The schema of one node in a saved snapshot of the fleet: the node, and its wait if it waits."""
 
     node: NodeField
     wait: WaitForm | None
@@ -47,7 +47,7 @@ class NodeForm(TypedDict):
 
 @with_config(OPEN)
 class StallForm(TypedDict):
-    """The form of one file in the folder of stalls: a finding, and the nodes of the fleet with their waits."""
+    """The schema of a file in the run's folder of stalls: a diagnosed stall, and the fleet's nodes with their waits."""
 
     finding: FindingForm
     nodes: list[NodeForm]

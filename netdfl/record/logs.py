@@ -25,14 +25,14 @@ class NodeLogs:
     """A reader of a run's logs, or of one node's logs, that continues where it stopped reading last."""
 
     def __init__(self, run: Path, node: int | None = None) -> None:
-        """Prepare to read the logs of the run at `run`, which may not have any yet."""
+        """Prepare to read the logs of the run at `run`, or only node `node`'s; there may be none yet."""
         self._folder, self._node = run / "logs", node
         self._read: dict[Path, int] = {}
         self._begun: dict[Path, bytes] = {}
 
     @property
     def are_there(self) -> bool:
-        """Whether there is any log to read."""
+        """Whether the run has any log file to read."""
         return bool(self._files())
 
     def new(self, *, last: bool = False) -> Iterator[LogLine]:

@@ -1,4 +1,4 @@
-"""Counts of a run's messages by class of fate and by reason, for the fleet and for each link."""
+"""Counts of a run's messages by how they ended (such as lost or late) and why, for the fleet and for each link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netdfl.record.run import Run
 
 @dataclass(frozen=True, slots=True)
 class MessageTotals:
-    """A run's messages by class of fate; `why` counts the reasons within a class, such as `loss` and `queue`.
+    """A run's messages counted by how they ended; `why` counts the reasons for each end, such as `loss` and `queue`.
 
     A late message has the reason `deadline` where its receiver had waited until a deadline, and `went_on` where the
     receiver had enough messages from others, or expected none.
@@ -28,7 +28,7 @@ class MessageTotals:
 
 
 def shares(counts: MessageCounts) -> dict[str, float]:
-    """Return the share of all sent messages in each class other than delivered."""
+    """Return the fraction of all sent messages that were lost, late, refused and so on: each class but delivered."""
     return {name: getattr(counts, name) / max(1, counts.sent) for name in NOT_DELIVERED}
 
 
@@ -70,7 +70,8 @@ def count_timeouts(run: Run) -> tuple[int, int]:
 class LinkTraffic:
     """The messages and bytes that one link carried.
 
-    `delay_s` is the median delay in seconds of messages that arrived and have a row; None if there are none.
+    `delay_s` is the median delay in seconds of messages that arrived and have a row in the record; None if there are
+    none.
     """
 
     edge: Edge

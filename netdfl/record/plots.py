@@ -27,7 +27,7 @@ ACCURACIES = {"test_accuracy": "average model", "mean_local_accuracy": "mean of 
 
 
 class RecordedRun(Protocol):
-    """The part of a run that its plots need; `netdfl.record.run.Run` implements it."""
+    """The interface of a recorded run that its plots need; `netdfl.record.run.Run` implements it."""
 
     @property
     def path(self) -> Path:

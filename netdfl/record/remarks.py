@@ -67,9 +67,10 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
     A node that joined late has the state `none`, and no time of a crash.
 
     Where its state was lost, `lost_weight` is the push-sum weight that it held when it crashed (None where it was
-    killed), without the shares that exist still. Once it has rejoined, `rejoined_in` is its round, `model_of` the
-    neighbor whose model it began with (None: nobody's, and `reason` says why), and `new_weight` the weight that it
-    began with. Both weights are None for methods without weights.
+    killed), minus the shares in it that came again after the crash or that their senders still keep. Once it has
+    rejoined, `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None: nobody's, and
+    `reason` says why), and `new_weight` the weight that it began with. Both weights are None for methods without
+    weights.
     """
     rows = run.rows(
         "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [_KINDS]
@@ -102,7 +103,7 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
 
 
 def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare]) -> None:
-    """Subtract from `lost_weight` of restarts the push-sum shares of lost states that exist still, in `twice`."""
+    """Subtract from the `lost_weight` of restarts the push-sum shares `twice`, which also exist outside lost states."""
     for (_, node, _, _), at_s, weight in twice:
         lost = [each for each in restarts if each["node"] == node and each["state"] == "lost"]
         before = [each for each in lost if each["returned_s"] <= at_s]
@@ -111,11 +112,11 @@ def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare
 
 
 class GivenUpCounts(NamedTuple):
-    """Counts of the messages that their senders gave up.
+    """Counts of the messages that their senders gave up: they stopped repeating them though no acknowledgement came.
 
     Attributes:
         messages: the number of these messages.
-        lost: how many of them are in no state of their receivers.
+        lost: how many of them did not reach their receivers' states.
         lost_weight: the push-sum weight that is gone with these; 0 for methods without weights.
     """
 
@@ -152,10 +153,10 @@ _UNSEEN = (
 
 
 def _read_shares(run: Run) -> ShareRecord:
-    """Read the events about push-sum shares that were given up, unacknowledged or repeated, with times in seconds.
+    """Read the events about messages' push-sum shares that were given up, unacknowledged, or taken again after a crash.
 
-    In a sampled record, a message without a row of its first sending has arrived: every message that was not delivered
-    has a row.
+    Times are in seconds. In a sampled record, a message without a row of its first sending has arrived: every message
+    that was not delivered has a row.
     """
     found = ShareRecord()
     for kind, at_s, node, peer, round, step, weight, state in run.rows(_SHARES, {"kinds": list(KINDS)}):
@@ -169,7 +170,7 @@ def _read_shares(run: Run) -> ShareRecord:
 
 @with_config(OPEN)
 class ScheduledForm(TypedDict):
-    """The form of a compiled event in `events.jsonl`."""
+    """The schema of a scheduled event in `events.jsonl`, the compiled form of the scenario's `events`."""
 
     action: str
     source: Count

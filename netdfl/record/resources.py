@@ -42,7 +42,7 @@ class Usage(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A row of the table: the usage of a process at one time.
+    """A row of the table of resources: the CPU time and memory of a process at one time.
 
     Attributes:
         at_s: seconds of the run.

@@ -105,7 +105,7 @@ _OUTLIERS = (
 
 
 def _equivocal(run: Run) -> list[Equivocation]:
-    """Return, for each sender, the first round in which one life of it sent its neighbors different messages."""
+    """Return, for each sender, the first round in which it sent its neighbors different messages without a restart."""
     found: dict[tuple[int, int, int], dict[str, set[int]]] = {}
     for node, text in run.rows("SELECT node, details->>'digests' FROM events WHERE kind = 'came' AND node IS NOT NULL"):
         for row in _parsed(text):
@@ -202,7 +202,7 @@ def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
 
 
 def _measured(run: Run, facts: RunFacts, series: Series, figures: Json) -> dict[str, object]:
-    """Return the final figures of the fleet."""
+    """Return the entries of `result.json` with the fleet's final metrics."""
     return {
         "test_accuracy": {
             "average_model": digest_of(series.get("test_accuracy", [])),
@@ -231,7 +231,7 @@ def _what_ran(facts: RunFacts) -> dict[str, object]:
 
 
 def _where_it_applies(facts: RunFacts) -> dict[str, object]:
-    """Return the entries of `result.json` that exist only for resumed or simulated runs, or with several machines."""
+    """Return the entries of `result.json` that exist only for runs resumed, simulated, or on several machines."""
     found = {
         "resumed": [dict(each) for each in facts.resumed] or None,
         "virtual_duration_s": facts.virtual_duration_s,

@@ -52,7 +52,7 @@ class Run:
     """A finished or unfinished run: its tables as DuckDB relations, its files as plain data.
 
     A relation reads the store anew when it is evaluated: `run.metrics.df()` for pandas, `run.metrics.fetchall()`.
-    Rows come in no particular order; a torn last line is skipped.
+    Rows come in no particular order; an incomplete last line of a file is skipped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class Run:
 
     @property
     def messages(self) -> DuckDBPyRelation:
-        """The fate of each message: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate.
+        """Each message and how it ended: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate.
 
         `sampling` says which messages have a row.
         """
@@ -143,7 +143,7 @@ class Run:
         return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
 
     def _read(self, work: Callable[[], T], *, hold: bool = False) -> T:
-        """Return the result of `work` on the tables, created anew unless `held` has loaded them."""
+        """Return the result of `work`, which queries the tables; create these anew unless `held` has loaded them."""
         import duckdb
 
         with self._reading():
@@ -225,7 +225,10 @@ class Run:
             database.execute(sql)
 
     def _lay_out(self, database: DuckDBPyConnection, *, hold: bool = False) -> None:
-        """Create the tables from the store's current files, and add scheduled changes of links to the events."""
+        """Create the tables from the store's current files, and add scheduled link changes to the events.
+
+        `hold` copies small ones into memory.
+        """
         tables = TABLES if self.sampling.is_all else (*TABLES, *TOTALS)
         files = {table: pieces(self.path / STORE, table) for table in tables}
         views = {table: view(table, files[table], self._num_nodes) for table in tables}

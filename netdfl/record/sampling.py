@@ -29,9 +29,9 @@ WORDS = rf"^({ALL}|{PER_LINK}|{EVERY})$"
 _MASK = (1 << 64) - 1
 _DELIVERED = Fate.DELIVERED.text
 LinkKey: TypeAlias = tuple[NodeId, NodeId, Fate]
-"""A link and a fate: (src, dst, fate)."""
+"""The messages on one link that ended alike, such as all lost ones: (src, dst, fate)."""
 RoundKey: TypeAlias = tuple[str, int, int, Fate]
-"""The messages of one kind, life of the sender, round and fate: (kind, epoch, round, fate)."""
+"""The messages of one kind and round that ended alike: (kind, number of the sender's restarts, round, fate)."""
 MOST_TOTALS = 50_000
 """The most totals by link that are held in memory; with this many they are written, whether they have grown or not."""
 GROWN = 8
@@ -83,14 +83,14 @@ class Sampling:
         return f"{self.words}, beside those that were not delivered or were sent again; numbers and bytes are of all"
 
     def keeps(self, src: NodeId, dst: NodeId, round: int, step: int) -> bool:
-        """Return whether the message of this edge, round and step is in the sample, however it ends."""
+        """Return whether the message of this edge, round and step is in the sample, whether it is delivered or not."""
         if self.every < 2:
             return self.every == 1
         mixed = (src * 0x9E3779B97F4A7C15 ^ dst * 0xC2B2AE3D27D4EB4F ^ round * 0x165667B19E3779F9 ^ step) & _MASK
         return (((mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 & _MASK) >> 32) % self.every == 0
 
     def records(self, src: NodeId, dst: NodeId, round: int, step: int, attempt: int, fate: str) -> bool:
-        """Return whether a message gets a row; `fate` is the text of its fate."""
+        """Return whether a message gets a row in the record; `fate` tells how it ended, such as `delivered`."""
         return fate != _DELIVERED or attempt > 0 or self.keeps(src, dst, round, step)
 
 
@@ -104,9 +104,9 @@ def ordinal(number: int) -> str:
 
 
 class Totals:
-    """Totals of messages and bytes, by link and by round, to be written in parts; readers add up the parts.
+    """Totals of messages and bytes, by link and by round, written to files several times a run.
 
-    Totals of a round also hold the time of its last message.
+    Readers add up what was written. Totals of a round also hold the time of its last message.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Totals:
         self._counted, self._written = 0, False
 
     def add(self, outcome: Outcome) -> None:
-        """Count the messages of an outcome."""
+        """Count messages that ended alike, one for each edge of `outcome`."""
         edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
         links, num = self.links, len(edges)
         self._counted += num

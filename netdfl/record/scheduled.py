@@ -1,8 +1,9 @@
 """Scheduled changes of links as rows of `events`: a partition has one row for its begin and one for its end.
 
-Every world writes its compiled schedule as `events.jsonl` before the run. This module joins it with the nodes' record:
-a change by the clock happened if some node was still active then; a change by rounds happened when the first node had
-ended the round before. So the rows are the same in every world, in a run that goes on, and in a killed one.
+Every way of running a fleet (simulated, or real processes) writes its compiled schedule as `events.jsonl` before the
+run. This module joins it with the nodes' record: a change by the clock happened if some node was still active then; a
+change by rounds happened when the first node had ended the round before. So the rows are the same in a simulated and a
+real fleet, in a run that goes on, and in a killed one.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def read_script(path: Path) -> list[ScheduledChange]:
 
 
 def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) -> None:
-    """Create the table `script` in `database` from scheduled changes."""
+    """Create the table `script` in `database`, with a row for each scheduled change of links."""
     columns = "at_ns BIGINT, at_round INTEGER, until_round INTEGER, ends BOOLEAN, kind VARCHAR, entry INTEGER, "
     database.execute(f"CREATE OR REPLACE TEMP TABLE script ({columns} place VARCHAR, change VARCHAR)")
     if script:
@@ -75,9 +76,9 @@ def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) 
 
 
 def put_scheduled(database: DuckDBPyConnection, recorded: str) -> None:
-    """Create the table `scheduled`: the rows of the table `script` that happened, by the run's metrics and events.
+    """Create the table `scheduled`: the link changes in the table `script` that the run lasted long enough to reach.
 
-    `recorded` is an SQL query for the recorded events.
+    The run's metrics and events decide that. `recorded` is an SQL query for the recorded events.
     """
     database.execute(f"CREATE OR REPLACE TEMP TABLE scheduled AS {_SCHEDULED.format(recorded=recorded)}")
 

@@ -54,7 +54,7 @@ def _find(store: Path, table: TableName | TotalsName) -> _TableFiles:
 
 
 def pieces(store: Path, table: TableName | TotalsName) -> RowFiles:
-    """Return the files with a table's rows, chosen so that each row is read once."""
+    """Return the files with a table's rows, so that each row is read once even after an interrupted conversion."""
     found = _find(store, table)
     left = [file for number, files in found.rolling.items() if number not in found.segments for file in files]
     return RowFiles([*found.lines, *sorted(left)], [found.segments[number] for number in sorted(found.segments)])

@@ -16,19 +16,19 @@ from typing import NamedTuple, TypeAlias
 from netdfl.core.types import NodeId
 
 Share: TypeAlias = tuple[NodeId, NodeId, int, int]
-"""A share by sender, receiver, round and step; a later life of the sender repeats it under the same name."""
+"""The push-sum share in a message, by sender, receiver, round and step; a restarted sender repeats it with this key."""
 GIVEN_UP, UNACKNOWLEDGED, UNTAKEN, TAKEN_AGAIN = "given_up", "unacknowledged", "untaken", "taken_again"
-"""Kinds of events about one share.
+"""Kinds of events about the push-sum share in one message.
 
-Given up: by its sender. Unacknowledged: its sender ended before an acknowledgement came. Untaken: its receiver crashed
-and had not stored it. Taken again: by a receiver that had lost its earlier state.
+Given up: its sender stopped sending it again. Unacknowledged: its sender ended before an acknowledgement came. Untaken:
+its receiver crashed and had not stored it. Taken again: by a receiver that had lost its earlier state.
 """
 CRASH, RESTART = "crash", "restart"
 KINDS = (GIVEN_UP, UNACKNOWLEDGED, UNTAKEN, TAKEN_AGAIN, CRASH, RESTART)
 
 
 class WeighedShare(NamedTuple):
-    """A share with its weight and the time of an event about it."""
+    """The push-sum share in a message, with its weight and the time of an event about it."""
 
     share: Share
     at: float
@@ -37,10 +37,10 @@ class WeighedShare(NamedTuple):
 
 @dataclass(frozen=True)
 class ShareRecord:
-    """The events of a record about single shares, with times in the record's own unit.
+    """A run's events about the push-sum shares in single messages, with times in the unit of the run's record.
 
     Attributes:
-        given_up: the weights of the shares that were given up.
+        given_up: the weights of the shares that their senders stopped sending again.
         open: the shares that were unacknowledged when their senders ended.
         repeated: the shares that came to nodes that had lost their earlier states.
         arrived: the times at which the shares of the three kinds above arrived.
@@ -59,16 +59,16 @@ class ShareRecord:
 
     @property
     def wanted(self) -> frozenset[Share]:
-        """The shares whose times of arrival must be looked up: given up, unacknowledged or repeated."""
+        """The push-sum shares whose arrivals must be looked up: given up, unacknowledged, taken again after a crash."""
         return frozenset((*self.given_up, *self.open, *(each.share for each in self.repeated)))
 
     def add(
         self, kind: str, at: float, node: NodeId, about: tuple[NodeId, int, int], weight: float, state: str
     ) -> None:
-        """Add an event of `node`, in any order.
+        """Add an event of `node` at the time `at` about the push-sum share in one message, or about a crash or return.
 
-        `about` has the other node of the share, the round and the step. `state` says whether a crash `kept` or `lost`
-        the node's state.
+        Events may come in any order. `about` has the other node of the message, the round and the step; `weight` is the
+        share's weight. `state` says whether a crash `kept` or `lost` the node's state.
         """
         peer, round, step = about
         sent, got = (node, peer, round, step), (peer, node, round, step)
@@ -86,11 +86,11 @@ class ShareRecord:
             self.state_lost[node] = max(at, self.state_lost.get(node, at))
 
     def lost(self) -> dict[Share, float]:
-        """Return the shares, with their weights, that were given up and are in no state of their receivers."""
+        """Return the push-sum shares, with weights, that senders gave up and no state of their receivers contains."""
         return {share: weight for share, weight in self.given_up.items() if not self._is_taken(share)}
 
     def twice(self) -> Iterator[WeighedShare]:
-        """Yield the shares in lost states that exist elsewhere, too: their weight is not lost with these states.
+        """Yield push-sum shares in states lost by crashes that exist elsewhere, too: their weight is not lost.
 
         They came again to their receiver, or their sender keeps them.
         """
@@ -100,13 +100,13 @@ class ShareRecord:
                 yield each
 
     def _is_taken(self, share: Share, before: float = inf) -> bool:
-        """Return whether `share` was in a state of its receiver before the time `before`."""
+        """Return whether the push-sum share `share` was part of its receiver's state before the time `before`."""
         arrived = sum(at < before for at in self.arrived.get(share, ()))
         until = min(before, self.returned.get(share[1], 0))  # a node that stays away keeps what it had
         return arrived > sum(at < until for at in self.untaken.get(share, ()))
 
     def _is_lost(self, share: Share) -> bool:
-        """Return whether the receiver took `share`, lost its state, and has not got the share again."""
+        """Return whether the receiver added `share` to its state, lost that in a crash, and did not get it again."""
         again = (each.at for each in self.repeated if each.share == share)
         last = max((*self.arrived.get(share, ()), *again), default=inf)
         return self._is_taken(share) and last <= self.state_lost.get(share[1], -inf)

@@ -91,14 +91,14 @@ class FleetStatus:
 
     Attributes:
         scenario: the scenario's name.
-        world: the kind of world in which the fleet runs.
+        world: the kind of environment in which the fleet runs, such as simulated.
         algorithm: the algorithm's name.
         rounds: the number of rounds of the run.
         nodes: the status of each node.
-        elapsed_s: the seconds of the fleet's time.
+        elapsed_s: the seconds since the fleet's start; virtual time in a simulated fleet.
         evaluation: the last evaluation of the average model; None: there was none yet.
         bytes_sent: the bytes that all nodes have sent.
-        messages: the messages by class of fate.
+        messages: the counts of messages by how they ended.
         waiting: the few nodes known to have waited longest.
         wall_s: the seconds of the wall clock, which differ from `elapsed_s` where time is virtual.
     """
@@ -117,7 +117,7 @@ class FleetStatus:
 
     @property
     def running(self) -> list[NodeStatus]:
-        """The nodes that have rounds left."""
+        """The nodes that have not ended: they still have rounds to run."""
         return [node for node in self.nodes.values() if node.phase not in ENDED]
 
     @property

@@ -51,13 +51,13 @@ _quote = lru_cache(maxsize=1024)(json.dumps)
 
 Row = TypeVar("Row")
 Figures: TypeAlias = tuple[int, NodeId | None, int, Mapping[str, float]]
-"""Numbers of one round: time (ns), node, round, and values by name. Each value becomes a row."""
+"""Metrics of one round: time (ns), node, round, and values by metric name. Each value becomes a row."""
 
 
 class RowTable(Generic[Row]):
     """A file of rows. Values are buffered, converted to lines together, and appended as whole lines.
 
-    A value may stand for several rows.
+    A buffered value may stand for several rows.
     """
 
     __slots__ = ("_fd", "_left", "_lines", "_num", "_path", "_rows")
@@ -143,7 +143,7 @@ class _SecondsText(dict[int | None, str]):
 
 
 def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the JSON lines of messages. Consecutive outcomes often differ only in their edges, and share text."""
+    """Return the JSON lines of messages. Consecutive `outcomes` often differ only in their edges, and share text."""
     at, lines = _SecondsText(), []
     last: object = None
     text = ""
@@ -156,7 +156,7 @@ def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _outcome_text(outcome: Outcome, at: Mapping[int | None, str]) -> str:
-    """Return the part of a row's text that all messages of an outcome share."""
+    """Return the part of a JSON line that all messages of an outcome share; `at` turns times in ns into text."""
     _, (kind, epoch, (round, step), _, attempt), nbytes, sent, arrived, fate = outcome
     return (
         f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
@@ -165,7 +165,7 @@ def _outcome_text(outcome: Outcome, at: Mapping[int | None, str]) -> str:
 
 
 def _metric_lines(rows: Sequence[Figures]) -> list[str]:
-    """Return the JSON lines of metrics. Figures of a round share all text except their names and values."""
+    """Return the JSON lines of metrics. Metrics of one node and round share all text except their names and values."""
     at, lines = _SecondsText(), []
     for at_ns, node, round, figures in rows:
         head = f'{{"at_s":{at[at_ns]},"node":{"null" if node is None else node},"round":{round},"name":'
@@ -210,7 +210,7 @@ class MessageTable(RowTable[Outcome]):
         super().__init__(store / f"messages-{name}.jsonl", _message_lines)
 
     def outcome(self, outcome: Outcome) -> None:
-        """Buffer an outcome, as one row for each edge."""
+        """Buffer how messages ended (`outcome`), as one row for each message, that is, for each of its edges."""
         edges = outcome.edges
         if len(edges) <= FLUSH_ROWS:
             self.add(outcome, len(edges))
@@ -299,7 +299,7 @@ class StoreWriter:
         )
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload] = ()) -> None:
-        """Record messages and their fate, without their contents. Raises RunError if the buffer can't be written."""
+        """Record how messages ended, without their contents. Raises RunError if the buffer can't be written."""
         self._messages.outcome(outcome)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:

@@ -28,7 +28,7 @@ class NodeLag:
     Attributes:
         node: the node.
         seconds: the seconds of the critical path.
-        by_deadline_s: the part of them that ended by a deadline.
+        by_deadline_s: the part of these seconds in waits that a deadline ended.
         rounds: the most rounds by which the node was behind.
         times: the largest factor by which its training took longer than usual.
         why: the reason for most of the seconds.
@@ -43,7 +43,7 @@ class NodeLag:
     _of: dict[LagReason, float] = field(default_factory=dict)
 
     def add(self, leg: Leg) -> None:
-        """Add one part of the critical path; the reason with the most seconds becomes the node's reason."""
+        """Add a part of the path that waited for this node; the reason with the most seconds becomes its reason."""
         self.seconds += leg.seconds
         self.by_deadline_s += leg.seconds if leg.by_deadline else 0.0
         self.rounds, self.times = max(self.rounds, leg.rounds), max(self.times, leg.times)

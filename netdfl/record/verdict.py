@@ -29,11 +29,11 @@ _PLACE = re.compile(r"^message \d+->\d+ of round -?\d+: ")
 """Pattern of the beginning of a refusal's text, before the part that says what was wrong with the message."""
 _ODD = re.compile(r"expected (?P<expected>.*), got (?P<got>.*)")
 GROWING = ("consensus_distance", "test_loss", "error")
-"""Figures whose growth shows divergence."""
+"""Metrics whose growth shows that training diverges."""
 NAMES = {"mean_local": "mean_local_accuracy", "mean_personal": "mean_personal_accuracy"}
 """Names among the metrics of figures that have another name in `expect`."""
 LAST = ("test_accuracy", "mean_local", "mean_personal", "test_loss", "error", "consensus_distance", "weight_sum")
-"""Figures of which the value of the last evaluation counts."""
+"""Metrics of which the value at the last evaluation counts for the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class RunFacts:
         stalls: mappings with `text` and, once the stall ended, `over: true`.
         deadlocks: the same for deadlocks.
         event_log_hash: the hash of the event log, in the simulated world.
-        fidelity: how well links kept their delays, if that was measured.
+        fidelity: how well emulated links kept their scheduled delays, if that was measured.
         fidelity_missed: a sentence, if the links were not as the scenario asks.
         links: the layer on which links act, and the device that applies them.
         link_rules: the effect of each rule of links.
@@ -96,10 +96,10 @@ class RunFacts:
 
 
 class OddMessages(NamedTuple):
-    """Messages of one sender with the same defect.
+    """Messages of one sender with the same defect, such as NaN among their numbers.
 
     Attributes:
-        src: the sender; None: strangers.
+        src: the sender; None: processes that are not part of the fleet.
         reason: the kind of defect.
         messages: their number.
         first_round: the first round in which one came; -1: unknown.
@@ -115,7 +115,7 @@ class OddMessages(NamedTuple):
     what: str = ""
 
     def sentence(self, done: str) -> str:
-        """Return a sentence that names the sender and what it sent; `done` tells what happened to the messages."""
+        """Return a sentence that names the sender and what it sent; `done` is `refused` or `mixed`."""
         if self.src is None:
             calls = f"{self.messages:,} call{'s' * (self.messages != 1)}"
             return f"{calls} of strangers {done} by {self._receivers}, first: {self._said or self.reason}"
@@ -131,7 +131,7 @@ class OddMessages(NamedTuple):
 
     @property
     def _said(self) -> str:
-        """The text `what`, shortened, without control characters, which a terminal would obey."""
+        """The description `what` of the defect, shortened, without control characters, which a terminal would obey."""
         return "".join(letter if letter.isprintable() else "?" for letter in self.what[:MOST_LETTERS])
 
     @property
@@ -145,7 +145,7 @@ class OddMessages(NamedTuple):
         return f"what is {self.reason.replace('_', ' ')}" + (f" ({what})" if what else "")
 
     def to_json(self, done: str) -> Json:
-        """Return an entry of `result.json`, with its sentence as `text`."""
+        """Return an entry of `result.json`, with its sentence as `text`; `done` is `refused` or `mixed`."""
         return {**self._asdict(), "text": self.sentence(done)}
 
 
@@ -157,8 +157,8 @@ class Outlier(NamedTuple):
         of: `weight` for a push-sum weight; else a model.
         node: the receiver.
         round: the round.
-        size: its length, or the weight.
-        usual: the largest before.
+        size: the norm of the model, or the weight.
+        usual: the largest that the receiver had seen before.
     """
 
     src: NodeId
@@ -221,7 +221,7 @@ class Observations:
     """The observations of a run by which it is judged.
 
     Attributes:
-        series: the evaluations of the fleet's figures.
+        series: the evaluations of the fleet's metrics.
         messages: the counts of messages.
         nbytes: the bytes sent.
         train_loss: the mean over nodes of the last training loss; None: unknown.
@@ -229,13 +229,13 @@ class Observations:
         waits: the number of waits.
         lost_weight: the push-sum weight that deliveries gave up and restarts lost.
         new_weight: the push-sum weight that nodes brought that had lost their state.
-        outliers: models and weights out of proportion.
+        outliers: models and push-sum weights far larger than any before.
         least: the smallest push-sum weight that a node held.
         deaths: unplanned ends of nodes.
         not_finite: (node, first round) of losses that were not finite, in order of rounds; None: the average model.
-        fell: the nodes that reported such numbers of their own.
+        fell: the nodes whose own loss or parameters were not finite.
         refused: messages with odd contents that were refused.
-        mixed: messages with odd contents that were mixed.
+        mixed: messages with odd contents that were averaged into a model.
         chance: the accuracy of a random guess; 0 where there are no classes.
         equivocal: rounds in which a node sent its neighbors different models.
     """
@@ -260,7 +260,7 @@ class Observations:
 
 
 class Conclusion(NamedTuple):
-    """The conclusion about a run: its final figures by their names in `expect`, its cautions, and its judgement."""
+    """The conclusion about a run: its final metrics by their names in `expect`, its cautions, and its judgement."""
 
     figures: dict[str, float | None]
     cautions: list[Caution]
@@ -295,7 +295,7 @@ def conclude(observed: Observations, facts: RunFacts) -> Conclusion:
 
 
 def figures_of(observed: Observations, facts: RunFacts) -> dict[str, float | None]:
-    """Return the final figures by their names in `expect`, and the metrics that a task defines."""
+    """Return a run's final metrics by their names in `expect`, and the metrics that a task defines."""
     series = observed.series
     return {
         **{name: last_of(series, NAMES.get(name, name)) for name in LAST},
@@ -312,7 +312,7 @@ def figures_of(observed: Observations, facts: RunFacts) -> dict[str, float | Non
 def _course(
     observed: Observations, facts: RunFacts, figures: Mapping[str, float | None], not_finite: Sequence[str]
 ) -> RunFigures:
-    """Return the figures from which cautions are derived.
+    """Return the metrics and counts from which cautions about a run are derived.
 
     Of models that are far too large, only those of the first such round count, as later ones may come from mixing
     these.
@@ -340,7 +340,7 @@ def _course(
 
 
 def _first(outliers: Sequence[Outlier], of: str) -> Iterator[Outlier]:
-    """Yield the outliers of the kind `of` in the first round that has any."""
+    """Yield the outliers of the kind `of` (`model` or `weight`) in the first round that has any."""
     some = [each for each in outliers if each.of == of]
     yield from (each for each in some if each.round == min(other.round for other in some))
 
