@@ -46,7 +46,7 @@ class Averaging:
         return to_all(view, pack(x))
 
     def aggregate(self, state: NoState, x: Tensor, inbox: Inbox, view: View) -> tuple[NoState, Tensor]:
-        """Move the model by the mean of the reported differences.
+        """Move the server's model by the weighted mean of the clients' differences y_i - w, from reports that arrived.
 
         Leave it unchanged without a report of positive weight.
         """
@@ -65,19 +65,19 @@ class Averaging:
         return scalar(message, like, EXTRA + SAMPLES) if self.by_samples else 1.0
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the server's model and the vectors sent with it; None if no broadcast arrived."""
+        """Return a client's start: the server's model and the vectors sent with it; None if no broadcast arrived."""
         for message in inbox:
             return vector(message, like).clone(), Received(extras_of(message, like))
         return None
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """Send the trained model, and the extra vectors of the local solver."""
+        """Send the server the model that the client trained, and the extra vectors of its local solver."""
         return to_all(view, pack(update.x, update.extras))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AveragingWrapper(AggregationWrapper):
-    """The common client side of exchanges that average models and do more at the server."""
+    """The client's side of FedAvg, shared by methods whose server does more than average the clients' models."""
 
     beside: ClassVar[tuple[str, ...]] = ()
     """The names of the vectors that the server sends with every model."""

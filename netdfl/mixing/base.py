@@ -1,8 +1,8 @@
 """The contract of mixing: the messages of a node, and the update of its model from received ones. No I/O, no clock.
 
-A mixing is one function for sending and one for receiving, over an explicit state that can be saved. The round loop of
-an algorithm's family calls them; nothing here awaits. So a mixing can be tested with a few vectors and without a
-network, and runs the same in every world.
+A mixing is one function for sending and one for receiving, over an explicit state that can be saved. The loop that runs
+an algorithm's rounds calls them; nothing here awaits. So a mixing can be tested with a few vectors and without a
+network, and runs the same in a simulated and a real fleet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def has_mass(weight: float) -> bool:
 
 
 class MixResult(NamedTuple, Generic[S]):
-    """The result of one step of mixing: the new state, the mixed update, and received vectors for the solver."""
+    """The result of one step of mixing: the new state, the mixed update, and received vectors for the local solver."""
 
     state: S
     update: Update
@@ -43,7 +43,7 @@ class Mixing(Protocol[S]):
     """A method that combines a node's vector with its neighbors' vectors. The state is a NamedTuple.
 
     With `push`, senders decide the weights (columns of the matrix sum to 1): a message is a share of the sender's
-    push-sum mass, and is never dropped by age. Otherwise receivers decide them (rows sum to 1).
+    push-sum mass, and is used however late it arrives. Otherwise receivers decide them (rows sum to 1).
     """
 
     @property
@@ -63,7 +63,10 @@ class Mixing(Protocol[S]):
         """Return the messages of exchange `step`. Payloads are copies: later writes to `update` don't reach them."""
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult[S]:
-        """Combine the node's vector with those received in exchange `step`; `inbox.missing` are the silent senders."""
+        """Combine the node's vector with those received in exchange `step`.
+
+        `inbox.missing` are senders without a message.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +106,13 @@ class ShareMixing(_FixedSteps):
 
 
 class Refinement(Protocol[S]):
-    """Additional long work of a server on its model after aggregation, which runs off the event loop."""
+    """Additional training of the server's model by the server itself, after aggregation; it runs off the event loop."""
 
     def alone(self, view: View) -> bool:
-        """Return whether this work replaces the whole round of the view, so that no messages are sent."""
+        """Return whether the server's own training replaces the whole round of `view`, so that no messages are sent."""
 
     def refine(self, state: S, x: Tensor, objective: Objective, view: View) -> tuple[S, Tensor]:
-        """Return the server's refined model, and the new state of its aggregation."""
+        """Return the new state of the server's aggregation, and its model `x` after training it by `objective`."""
 
 
 class Aggregation(Protocol[S]):
@@ -117,7 +120,7 @@ class Aggregation(Protocol[S]):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The names of extra vectors in the reports whose values are changes, which the server adds up.
+        """The names of vectors in clients' reports, besides the model, that are changes: the server adds them up.
 
         If such a vector is compressed, the client must add the decoded change, as the server does.
         """
@@ -126,68 +129,68 @@ class Aggregation(Protocol[S]):
     def moves_vanish(self) -> bool:
         """Whether each client's move y_i - w from the server's model w tends to 0 as the method converges.
 
-        Then the reports of some clients may stand for all.
+        Then the mean over the clients that report may replace the mean over all.
         """
 
     def init_server(self, x: Tensor, view: View) -> S:
         """Return the server's state before round 0."""
 
     def broadcast(self, state: S, x: Tensor, view: View) -> Outbox:
-        """Return the server's messages to the round's participants."""
+        """Return the server's messages, with the model `x`, to the clients that take part in the round."""
 
     def aggregate(self, state: S, x: Tensor, inbox: Inbox, view: View) -> tuple[S, Tensor]:
-        """Return the server's new state and model from the received reports."""
+        """Return the server's new state and model, computed from the clients' messages (reports) in `inbox`."""
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the model from which a client starts, of the shape of `like`, and the broadcast's extra vectors.
+        """Return the model from which a client starts, shaped like `like`, and other vectors in the server's message.
 
-        Return None if no broadcast arrived.
+        Return None if no message of the server arrived.
         """
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """Return a client's messages to the server."""
+        """Return a client's message to the server after local training: its model and the vectors that go with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregationWrapper:
-    """A wrapper around an aggregation, which by default passes each call on to the `inner` one."""
+    """A wrapper around a server-client exchange of models, which by default passes each call on to the `inner` one."""
 
     inner: Aggregation
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The wrapped aggregation's `changes`."""
+        """The wrapped exchange's names of vectors in clients' reports that are changes, which the server adds up."""
         return self.inner.changes
 
     @property
     def moves_vanish(self) -> bool:
-        """The wrapped aggregation's `moves_vanish`."""
+        """Whether, by the wrapped method, each client's move from the server's model tends to 0 as it converges."""
         return self.inner.moves_vanish
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the wrapped aggregation's starting vector and extras."""
+        """Return the wrapped exchange's start for a client: the server's model, and vectors sent with it."""
         return self.inner.adopt(inbox, like, view)
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """Return the wrapped aggregation's reports."""
+        """Return a client's message to the server after local training, as the wrapped exchange makes it."""
         return self.inner.report(update, received, view)
 
 
 @runtime_checkable
 class StatefulAggregation(Protocol[S]):
-    """An `Aggregation` whose clients keep a state between their reports (error feedback)."""
+    """An exchange of models with a server whose clients keep a state between their reports, such as error feedback."""
 
     def init_client(self, x: Tensor, view: View) -> S:
         """Return a client's state before round 0."""
 
     def notice(self, state: S, inbox: Inbox, view: View) -> S:
-        """Return a client's state after the server's broadcast of the round, which `inbox` holds if it arrived."""
+        """Return a client's state, updated by the server's message of the round, which is in `inbox` if it arrived."""
 
     def report_from(self, state: S, update: Update, received: Received, view: View) -> tuple[S, Outbox, Tensor, Extras]:
         """Return a client's new state and messages, and what the server loses by compression.
 
-        The last two values are the client's model as the server decodes it, shape (d,), and the part of each extra that
-        the server does not get.
+        The last two values are the client's model as the server decodes it, shape (d,), and for each other vector in
+        the report, the part that compression withholds.
         """
 
 

@@ -37,7 +37,7 @@ _LARGEST = 1e300
 
 
 class Posted(NamedTuple):
-    """A node's training loss on a board, and the round of that loss."""
+    """A node's training loss as other nodes know it from messages, and the round of that loss."""
 
     round: int
     loss: float
@@ -48,7 +48,7 @@ class ByLossState(NamedTuple, Generic[S]):
 
     Attributes:
         inner: the wrapped mixing's state.
-        board: the newest known loss of each node.
+        board: the newest loss of each node that this node knows.
         own: the node's own loss by round.
         chosen: the receivers of this round.
     """
@@ -87,7 +87,7 @@ class ByLoss:
 
     @property
     def push(self) -> bool:
-        """The wrapped mixing's `push`."""
+        """Whether the wrapped mixing is a push-sum method."""
         return self.inner.push
 
     def init(self, x: Tensor, view: View) -> ByLossState:
@@ -103,7 +103,7 @@ class ByLoss:
         return self.inner.num_steps(round, view)
 
     def outgoing(self, state: ByLossState, update: Update, step: int, view: View) -> tuple[ByLossState, Outbox]:
-        """Return the wrapped mixing's messages to the chosen neighbors, each with the known losses."""
+        """Return the wrapped mixing's messages to the chosen neighbors; each also carries all known losses of nodes."""
         oldest = view.round - self.max_age
         board = {node: posted for node, posted in state.board.items() if posted.round >= oldest}
         own = {round: loss for round, loss in state.own.items() if round >= oldest}
@@ -116,7 +116,7 @@ class ByLoss:
 
     @staticmethod
     def apart(own: Mapping[int, float], now: float, board: Mapping[NodeId, Posted]) -> dict[NodeId, float]:
-        """Return each known loss's distance from the node's own loss in the same round, or from `now` without one."""
+        """Return how far each node's known loss is from this node's loss in that round, or from its loss `now`."""
         pairs = {node: (own.get(posted.round, now), posted.loss) for node, posted in board.items()}
         return {node: abs(mine - loss) for node, (mine, loss) in pairs.items() if math.isfinite(mine)}
 
@@ -150,7 +150,7 @@ def _with_board(outbox: Outbox, board: Mapping[NodeId, Posted]) -> Outbox:
 
 
 def _board_of(message: Message, num_nodes: int) -> dict[NodeId, Posted]:
-    """Return the losses that a message carries. Raises MalformedMessage."""
+    """Return the losses of nodes that a message carries, with the round of each. Raises MalformedMessage."""
     posts = message.payload.meta.get(BOARD)
     if not isinstance(posts, list | tuple) or not all(_is_post(post, message.round, num_nodes) for post in posts):
         raise absurd(message, "a board of [node, round, finite loss]", posts)

@@ -44,7 +44,7 @@ class ConfirmingState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmingAggregation(AggregationWrapper):
-    """A wrapper around an aggregation whose broadcasts name the clients with unused reports."""
+    """A wrapper around an exchange whose server names, in each broadcast, clients whose last report it did not use."""
 
     def init_server(self, x: Tensor, view: View) -> ConfirmingState:
         """Return a state without any request."""
@@ -60,14 +60,17 @@ class ConfirmingAggregation(AggregationWrapper):
         return {j: told[id(payload)] for j, payload in outbox.items()}
 
     def aggregate(self, state: ConfirmingState, x: Tensor, inbox: Inbox, view: View) -> tuple[ConfirmingState, Tensor]:
-        """Aggregate by the wrapped aggregation; record which clients got a request and whose reports were used."""
+        """Aggregate as the wrapped exchange does.
+
+        Record which clients were asked to report and whose reports were used.
+        """
         inner, model = self.inner.aggregate(state.inner, x, inbox, view)
         asked = dict.fromkeys(view.out_neighbors, view.round)
         read = {message.src: view.round for message in inbox}
         return ConfirmingState(inner, {**state.asked, **asked}, {**state.read, **read}), model
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the wrapped result and, if the broadcast names this client, the last round whose report was used.
+        """Return the wrapped exchange's start and, if the broadcast names this client, its last used report's round.
 
         Raises MalformedMessage if the list of clients is invalid.
         """

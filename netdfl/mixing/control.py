@@ -30,7 +30,7 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ControlAveraging(AveragingWrapper):
-    """SCAFFOLD's exchange: averaging with a control variate at the server."""
+    """SCAFFOLD's exchange: the server averages the clients' models, and sends a control variate with its own."""
 
     beside: ClassVar[tuple[str, ...]] = (CONTROL,)
     changes: ClassVar[tuple[str, ...]] = (CONTROL,)

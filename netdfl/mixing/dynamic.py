@@ -3,8 +3,9 @@
     h+ = h + (1/n) sum_i (y_i - w);   w+ = mean_i y_i + h+       over the received reports, n all clients
     FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|, mu_i or the part of it that the clients send
 
-As long as no report is lost, h is the mean of all h_i, which therefore need not be sent. The clients' sides are
-`netdfl.training.control` and `netdfl.training.perturbation`. Sources: Acar et al. 2021; Sun et al. 2023.
+mu_i is the dual variable of client i. As long as no report is lost, h is the mean of all h_i, which therefore need not
+be sent. The clients' sides are `netdfl.training.control` and `netdfl.training.perturbation`. Sources: Acar et al. 2021;
+Sun et al. 2023.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Perturbed(NamedTuple):
     Attributes:
         drift: the mean h of the clients' drifts.
         shared: the fleet's perturbation s.
-        duals: mu_i of each client, if reports carry its changes.
+        duals: the dual variable mu_i of each client, if clients report its changes.
     """
 
     drift: Tensor
@@ -69,7 +70,7 @@ class Perturbed(NamedTuple):
 class SmooAveraging(AveragingWrapper):
     """FedSMOO's exchange: FedDyn's, with the perturbation s sent along with the model.
 
-    With `by_change`, reports have the change of mu_i, and the server keeps mu_i of every client.
+    With `by_change`, client i reports the change of its dual variable mu_i, and the server keeps every client's mu_i.
     """
 
     beside: ClassVar[tuple[str, ...]] = (PERTURBATION,)
@@ -79,7 +80,7 @@ class SmooAveraging(AveragingWrapper):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The name of the reported change of mu_i, if reports carry it."""
+        """The name under which clients report the change of their dual variable mu_i, if they do."""
         return (DUAL,) if self.by_change else ()
 
     def init_server(self, x: Tensor, view: View) -> Perturbed:
@@ -91,7 +92,7 @@ class SmooAveraging(AveragingWrapper):
         return to_all(view, pack(x, {PERTURBATION: state.shared}))
 
     def aggregate(self, state: Perturbed, x: Tensor, inbox: Inbox, view: View) -> tuple[Perturbed, Tensor]:
-        """Aggregate as FedDyn does; set s to the direction of the sum of the received duals."""
+        """Aggregate as FedDyn does; set s to the mean of the received dual variables, scaled to length rho."""
         if not len(inbox):
             return state, x
         drifted, after = DynamicAveraging(inner=self.inner).aggregate(Drifted(state.drift), x, inbox, view)

@@ -124,7 +124,7 @@ class Gossip(RowMixing):
 
 
 def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> GossipState:
-    """Store each neighbor's newest received vector `came`, ignoring messages that a later one overtook."""
+    """Store each neighbor's newest received vector, of those in `came`, ignoring messages that a later one overtook."""
     newest = {message.src: (message.round, message.step) for message in inbox}
     newer = {j: slot for j, slot in newest.items() if j not in state.slots or slot > state.slots[j]}
     vectors = {j: came[j].clone() for j in newer}
@@ -132,7 +132,7 @@ def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> Gossi
 
 
 def exchanged(state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
-    """Return x + sum_j W_ij (x_j - x) over exchanges not known to have failed, and undo those that failed."""
+    """Return x + sum_j W_ij (x_j - x), x = `own`, over exchanges not known to have failed; undo those that failed."""
     mixed, still_open = own.clone(), dict(state.open)
     heard = {_exchange(m.dst, m.round, m.step): taken for m, taken in inbox.acknowledgements}
     for key in sorted(heard.keys() & still_open.keys()):
@@ -178,7 +178,10 @@ def weighted_mean(view: View, inbox: Inbox, own: Tensor, extra: str = "") -> Ten
 
 
 def _by_shares(own: Tensor, kept: float, others: list[Tensor], weights: list[float], total: float) -> Tensor:
-    """Return the mean with weights divided by their sum `total`; a copy of `own` if `total` is 0."""
+    """Return the mean of `own` (weight `kept`) and `others`, with weights over their sum `total`.
+
+    Return a copy of `own` if that is 0.
+    """
     if not total:
         return own.clone()
     return weighted_sum(own, kept / total, others, [weight / total for weight in weights])

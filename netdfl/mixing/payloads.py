@@ -42,7 +42,7 @@ FOLLOWED = "followed"
 PASSES = "passes"
 MOST_PASSES = 4
 LONGEST: Mapping[str, float] = {"float64": sqrt(sys.float_info.max)}
-"""The largest usable length of a vector, by its type: beyond it the square of the length is infinite.
+"""The largest usable norm of a vector, by its number type: beyond it the square of the norm is infinite.
 
 Types narrower than float64 are computed with in float32.
 """
@@ -55,7 +55,7 @@ A fleet begins with weight 1 for each node, and a node that lost its state may r
 lost.
 """
 _decoded: WeakKeyDictionary[Payload, dict[object, Any]] = WeakKeyDictionary()
-"""The vectors that receivers in this process decoded, by payload, then by names and type of what was decoded."""
+"""A cache of vectors that receivers in this process decoded, by payload, then by the names and type of the vectors."""
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
@@ -160,7 +160,7 @@ def length_of(payload: Payload) -> float:
 
 
 def largest(payload: Payload) -> str:
-    """Return the reason why `is_finite` is false, in words: NaN or infinity, or the largest number."""
+    """Return, in words, why numbers of a payload can't be used: NaN or infinity among them, or how large they are."""
     most = 0.0
     for array in payload.arrays.values():
         if "float" in array.dtype and array.nbytes:
@@ -187,7 +187,10 @@ def extra(message: Message, like: Tensor, name: str) -> Tensor:
 
 
 def mass(message: Message, name: str, most: float = sys.float_info.max) -> float:
-    """Return a push-sum weight from the message's metadata. Raises MalformedMessage unless it is from 0 to `most`."""
+    """Return the push-sum weight `name` from the message's metadata.
+
+    Raises MalformedMessage unless it is from 0 to `most`.
+    """
     value = message.payload.meta.get(name)
     if not _is_number(value) or not 0 <= value <= most:
         raise absurd(message, f"{name} from 0 to {most:.6g}", f"{name} = {value!r}")
@@ -220,13 +223,13 @@ def _is_number(value: object) -> TypeGuard[float | int]:
 
 
 def absurd(message: Message, expected: str, got: object) -> MalformedMessage:
-    """Return an error for a message whose contents are not as `expected`."""
+    """Return an error for a message whose contents are `got` instead of what is `expected`."""
     where = f"message {message.src}->{message.dst} of round {message.round}"
     return MalformedMessage(f"{where}: expected {expected}, got {str(got)[:80]}", message)
 
 
 def natural(message: Message, name: str) -> int:
-    """Return a whole number of at least 1 from the message's metadata. Raises MalformedMessage."""
+    """Return the whole number `name`, at least 1, from the message's metadata. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if type(value) is not int or value < 1:
         raise absurd(message, f"a whole number {name!r} from 1", value)
@@ -315,7 +318,7 @@ def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: s
 
 
 def followed(message: Message, compressor: Compressor, reference: Tensor) -> Tensor:
-    """Return `reference` plus the message's decoded difference, computed once for all receivers in this process.
+    """Return `reference` plus the message's decoded difference to it, computed once for all receivers in this process.
 
     Do not write to it. Raises MalformedMessage.
     """

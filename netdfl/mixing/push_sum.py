@@ -75,7 +75,7 @@ def _shares(state: PushSumState, x: Tensor, view: View) -> Outbox:
 
 @dataclass(frozen=True, kw_only=True)
 class OverlappedPushSum(PushSum):
-    """Push-sum in two halves, giving and taking, between which nodes compute.
+    """Push-sum in two halves, sending shares (give) and adding received ones (take), between which nodes compute.
 
     Shares leave before local training with `before_training`, else after it. `lag` is the most rounds by which a share
     may be late; None: the node never waits.
@@ -85,7 +85,7 @@ class OverlappedPushSum(PushSum):
     lag: int | None
 
     def give(self, state: PushSumState, x: Tensor, view: View) -> tuple[PushSumState, Tensor, Outbox]:
-        """Give away the shares of x and w: return the remaining state and vector, and the messages to neighbors."""
+        """Send the neighbors' shares of x and w: return the remaining state and vector, and the messages."""
         outbox = _shares(state, x, view)
         return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Counter(NamedTuple):
     """The running sum of the shares on one edge: of x in float64, shape (d,), and of w.
 
-    `round` and `step` are of the message that brought this sum.
+    `round` and `step` are the ones of the message that brought this sum.
     """
 
     x: Tensor

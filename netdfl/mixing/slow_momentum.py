@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SlowState(NamedTuple, Generic[S]):
-    """The base mixing's state, the momentum u, and the starting vector x_0, both of shape (d,)."""
+    """The wrapped mixing's state, the slow momentum u, and x_0, the vector from which the present rounds began."""
 
     inner: S
     momentum: Tensor

@@ -29,7 +29,7 @@ from netdfl.training.guided import HOLDS, INPUTS, LABELS
 
 
 class SyntheticState(NamedTuple, Generic[S]):
-    """The server's state: the exchange's own, and the models or the examples distilled from them.
+    """The server's state: the wrapped exchange's, and its past models or the synthetic examples distilled from them.
 
     Attributes:
         inner: the wrapped exchange's state.
@@ -48,7 +48,7 @@ class SyntheticState(NamedTuple, Generic[S]):
 class Synthesis(AggregationWrapper):
     """An exchange whose server distills synthetic examples D_syn after `warmup` rounds.
 
-    Raises ValueError if the warm-up gives fewer models than the distiller's gap spans.
+    Raises ValueError if `warmup` is shorter than the distance in rounds of the models that the distiller compares.
     """
 
     inner: Aggregation = field(default_factory=Averaging)
@@ -56,7 +56,7 @@ class Synthesis(AggregationWrapper):
     distiller: Distiller
 
     def __post_init__(self) -> None:
-        """Check that the trajectory will be long enough to distill from."""
+        """Check that the warm-up rounds leave enough models of the server to distill synthetic examples from."""
         if self.distiller.gap > self.warmup:
             raise ValueError(
                 f"warmup_rounds = {self.warmup} gives no two models that are {self.distiller.gap} rounds apart; "
@@ -68,16 +68,16 @@ class Synthesis(AggregationWrapper):
         return SyntheticState(self.inner.init_server(x, view), (x,), {}, torch.zeros(view.num_nodes))
 
     def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
-        """Return the wrapped exchange's broadcast."""
+        """Return the server's messages to clients as the wrapped exchange makes them."""
         return self.inner.broadcast(state.inner, x, view)
 
     def aggregate(self, state: SyntheticState, x: Tensor, inbox: Inbox, view: View) -> tuple[SyntheticState, Tensor]:
-        """Aggregate by the wrapped exchange."""
+        """Aggregate the clients' reports as the wrapped exchange does."""
         inner, x = self.inner.aggregate(state.inner, x, inbox, view)
         return state._replace(inner=inner), x
 
     def alone(self, view: View) -> bool:
-        """Return false, because clients take part in every round."""
+        """Return false: clients take part in every round, so the server never trains in their place."""
         return False
 
     def refine(

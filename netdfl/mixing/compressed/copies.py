@@ -49,14 +49,14 @@ class PushShare(NamedTuple):
 
 
 class DecodedReference(NamedTuple):
-    """A sender's reference vector as it was with one of its messages, and the push-sum share in that message."""
+    """A sender's reference vector at the time of one of its messages, and the push-sum share in that message."""
 
     vector: Tensor
     share: PushShare
 
 
 class Pending(NamedTuple):
-    """A difference that waits at a receiver for an earlier message.
+    """A compressed difference to a reference, which waits at its receiver until an earlier message can be decoded.
 
     Attributes:
         version: the version of the reference after the difference.
@@ -74,7 +74,7 @@ class Pending(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """A gap in the versions of a copy, which a reference sent in full skipped.
+    """A gap of versions in a receiver's copy of a reference: messages lost before the reference was sent in full.
 
     Attributes:
         vector: the reference at the upper end of the gap, shape (d,).
@@ -112,10 +112,10 @@ class Copy(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Counts of differences that a receiver could not decode, as earlier ones were lost or late, and of repairs.
+    """Counts of differences that a receiver could not decode at once, and of references sent in full to repair copies.
 
     Attributes:
-        gaps: the differences that could not be decoded on arrival.
+        gaps: the differences that could not be decoded on arrival, as earlier ones were lost or late.
         lost_w: the push-sum weight in those of them that are lost for good.
         resyncs: the references sent in full to repair a copy.
         resync_bytes: the bytes of these references.
@@ -132,14 +132,14 @@ class Tally(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """The vectors to which other nodes send compressed differences (x-hat of CHOCO-SGD), and requests for full ones.
+    """A node's copies of other nodes' reference vectors (x-hat of CHOCO-SGD), and the open requests for full ones.
 
     Attributes:
         start: the reference vector from which all nodes begin.
         copies: this node's copy of each sender's reference.
         asks: the nodes that this node asks for their full reference in its next message.
-        owed: the nodes that asked this node for its own.
-        tally: the counts of repaired and lost references.
+        owed: the nodes that asked this node for its full reference.
+        tally: the counts of differences that could not be decoded, and of references sent in full.
     """
 
     start: Reference
@@ -166,12 +166,12 @@ class CopyStep(NamedTuple):
 
 
 def holding(copy: Copy, waiting: Pending) -> Copy:
-    """Return the copy with one more waiting difference, in the order of versions."""
+    """Return the copy with one more difference, `waiting`, that waits for earlier ones, in the order of versions."""
     return copy._replace(pending=tuple(sorted((*copy.pending, waiting), key=lambda each: each.version)))
 
 
 def catch_up(copy: Copy, kept: int) -> CopyStep:
-    """Apply waiting differences up to the next missing one; discard gaps more than `kept` versions old.
+    """Add to the copy the differences that waited, up to the next missing one; drop gaps more than `kept` versions old.
 
     A waiting difference of the next version is lost if its mark does not fit, because the sender has begun anew.
     """
@@ -194,7 +194,10 @@ def catch_up(copy: Copy, kept: int) -> CopyStep:
 
 
 def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
-    """Return the gaps of versions, with the gap that contains the version of `below` split into two parts at it."""
+    """Return the gaps of versions.
+
+    The gap around the version of `below`, a reference now known, is split in two there.
+    """
     found: list[Hole] = []
     for hole in holes:
         spans = hole.floor <= below.version < hole.version
@@ -203,7 +206,10 @@ def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
 
 
 def settle(copy: Copy) -> CopyStep:
-    """Settle waiting differences backward from each gap's upper end, h_(v-1) = h_v - C_v, until one is missing."""
+    """Decode waiting differences backward from each gap's upper end, h_(v-1) = h_v - C_v, until one is missing.
+
+    With the reference at its version, the push-sum share of each difference becomes usable.
+    """
     came: list[DecodedReference] = []
     waiting, holes = [*copy.pending], list[Hole]()
     for hole in copy.holes:
@@ -222,5 +228,5 @@ def follows(copy: Copy, version: int, after: int) -> bool:
 
 
 def weight_of(waiting: Iterable[Pending]) -> float:
-    """Return the total push-sum weight in waiting differences."""
+    """Return the total push-sum weight in differences that wait for earlier messages."""
     return sum(each.share.w for each in waiting)

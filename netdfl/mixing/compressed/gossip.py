@@ -70,7 +70,7 @@ class Choco(RowMixing):
         return ChocoState(heard.start, heard, step)
 
     def figures(self, state: ChocoState) -> Mapping[str, float]:
-        """Return the step size gamma, and the counts of differences that could not be decoded and of repairs."""
+        """Return the step size gamma, and counts of differences not decoded at once and of references sent in full."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def outgoing(self, state: ChocoState, update: Update, step: int, view: View) -> tuple[ChocoState, Outbox]:
@@ -127,7 +127,7 @@ class DeepSqueeze(RowMixing):
         return type(self).outgoing.__module__ == __name__
 
     def init(self, x: Tensor, view: View) -> SqueezeState:
-        """Return a state without error, with the step size gamma from a trial compression."""
+        """Return a state without compression error, with the step size gamma from a trial compression."""
         nothing = x.new_zeros(x.shape)
         return SqueezeState(nothing, nothing, first_step_size(self.gamma, self.compressor, x.numel()))
 
@@ -153,9 +153,9 @@ class DeepSqueeze(RowMixing):
 def lazily(
     x: Tensor, own: Tensor, others: Mapping[NodeId, Tensor], gammas: Mapping[NodeId, float], view: View
 ) -> Tensor:
-    """Return (x - own) + W' (own, others), the mean of references in which neighbor j has `gammas[j]` times its weight.
+    """Return (x - own) + the mean of reference vectors in which neighbor j has `gammas[j]` times its weight in W.
 
-    The rest of each neighbor's weight goes to `own`.
+    `own` is this node's reference, `others` are its neighbors'. The rest of each neighbor's weight goes to `own`.
     """
     weights, self_weight = row(view, others)
     missing = sum(weight for j, weight in weights.items() if j not in others)

@@ -26,7 +26,7 @@ from netdfl.training.base import Update
 
 
 class Said(NamedTuple):
-    """The vector that this node's neighbors decode in the current step."""
+    """The vector that this node sent in the current step, as its neighbors decode it."""
 
     vector: Tensor
 
@@ -51,7 +51,7 @@ class LiteralQuantized(RowMixing):
         return Said(x.new_zeros(x.shape))
 
     def outgoing(self, state: Said, update: Update, step: int, view: View) -> tuple[Said, Outbox]:
-        """Send the compressed move of the local round, q = C(z - x)."""
+        """Send the compressed move of the local round, q = C(z - x), from its start x to its end z."""
         code = compress(self.compressor, update.x - update.before, self.streams, view, step)
         return Said(unpack_encoded(code, self.compressor, update.x)), to_all(view, code)
 

@@ -48,7 +48,7 @@ from netdfl.training.base import Update
 
 
 class QuantizedState(NamedTuple):
-    """The state of quantized push-sum: push-sum weight w, step size gamma, own reference, copies of others' ones."""
+    """The state of quantized push-sum: push-sum weight w, step size gamma, own reference vector, copies of others'."""
 
     weight: float
     step: StepSize
@@ -77,7 +77,7 @@ S = TypeVar("S", QuantizedState, EdgeState)
 
 @dataclass(frozen=True, kw_only=True)
 class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
-    """The base of both methods; a subclass defines each receiver's share, and the reference vector in it."""
+    """The base of compressed push-sum; a subclass defines each receiver's share, and the reference vector in it."""
 
     differences: Differences
     gamma: Gamma = "auto"
@@ -88,14 +88,14 @@ class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
 
     @abstractmethod
     def share(self, state: S, j: NodeId, view: View) -> PushShare:
-        """Return the share for `j` in a round: a factor of the reference vector, and a part of w."""
+        """Return the push-sum share for `j` in a round: a factor of the reference vector, and a part of weight w."""
 
     def figures(self, state: S) -> Mapping[str, float]:
-        """Return the step size gamma, and the counts of differences that could not be decoded and of repairs."""
+        """Return the step size gamma, and counts of differences not decoded at once and of references sent in full."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Subtract the sent shares, and add the received ones of this round or earlier ones."""
+        """Subtract the push-sum shares that were sent, and add the received ones, of this round or earlier ones."""
         heard, came = self.differences.receive(state.heard, inbox, view)
         x, weight = update.x.clone(), state.weight
         for j in view.out_neighbors:
@@ -189,7 +189,7 @@ class EdgePushSum(ReferencedPushSum[EdgeState]):
 def _refused(
     differences: Differences, inbox: Inbox, view: View, reference: Callable[[NodeId], Reference]
 ) -> list[DecodedReference]:
-    """Return the shares in this node's own messages that their receivers refused, to be added back.
+    """Return the push-sum shares in this node's own messages that receivers refused, to be added back.
 
     They are exact if all messages since the first refused one were refused, too; otherwise they differ by the moves of
     the reference since then.
@@ -211,7 +211,7 @@ def _refused(
 def _gain(
     x: Tensor, weight: float, came: Mapping[NodeId, Iterable[DecodedReference]], back: Iterable[DecodedReference]
 ) -> tuple[Tensor, float]:
-    """Add the received shares, in the order of their senders, and then the refused own ones.
+    """Add to x and the weight the received push-sum shares `came`, by sender, and then own refused ones (`back`).
 
     Each product is rounded as its sender rounded it.
     """

@@ -81,11 +81,11 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """The encoding of vectors as compressed differences to references.
+    """The encoding of vectors as compressed differences to references (vectors that both sender and receiver keep).
 
     With `common_start` all nodes start from the same vector, and references start there, too; otherwise they start from
     0. With `mass` a difference carries push-sum mass, so it is kept while it can't be decoded: at most `kept`
-    differences of a sender, and for at most `kept` of its versions. `KEPT_SURE` suits delivery in which every message
+    differences of a sender, each until `kept` later ones came. `KEPT_SURE` suits delivery in which every message
     arrives in the end, so that a late difference is never given up.
     """
 
@@ -96,7 +96,7 @@ class Differences:
     kept: int = KEPT
 
     def first(self, x: Tensor) -> Heard:
-        """Return the copies of others' references before any message, for a node that starts at the vector `x`."""
+        """Return a node's copies of other nodes' reference vectors before any message, given its first vector `x`."""
         start = x if self.common_start else x.new_zeros(x.shape)
         return Heard(Reference(start, 0, _mark(0, Payload({FULL: from_numpy(as_vector(start))}))), {})
 
@@ -148,7 +148,7 @@ class Differences:
     def receive(
         self, heard: Heard, inbox: Inbox, view: View
     ) -> tuple[Heard, dict[NodeId, tuple[DecodedReference, ...]]]:
-        """Update the copies of the senders' references by the messages in `inbox`.
+        """Update the copies of senders' reference vectors, in `heard`, by the messages in `inbox`.
 
         Returns, for each sender, its reference at every message that can be decoded now, including earlier messages
         that had to wait.
@@ -185,7 +185,7 @@ class Differences:
         return self._wait(copy, message.epoch, waiting)
 
     def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> CopyStep:
-        """Store a difference to a version that the copy lacks; request the full reference, or repeat the request."""
+        """Store a difference that can't be added to the copy yet; request the full reference, or repeat the request."""
         gone = 0.0
         if epoch != copy.epoch:
             gone = weight_of(copy.pending)
@@ -260,10 +260,10 @@ def length(x: Tensor) -> float:
 def address(
     heard: Heard, before: Reference, code: Payload, meta: Mapping[str, Scalar], to: Iterable[NodeId]
 ) -> tuple[Heard, Outbox]:
-    """Send `code` with `meta` to every node in `to`; add the full reference `before` for nodes that requested it.
+    """Send the compressed difference `code` with `meta` to each node in `to`, and `before` in full to those that asked.
 
-    Equal messages are one payload. All list the nodes that this node asks for a full reference; `ask_others` sends to
-    asked nodes that are not in `to`.
+    `before` is the reference vector before the difference. Equal messages are one payload. All list the nodes that this
+    node asks for a full reference; `ask_others` sends to asked nodes that are not in `to`.
     """
     to = tuple(to)
     meta = {**code.meta, **meta, **({"ask": list(heard.asks)} if heard.asks else {})}
@@ -279,7 +279,7 @@ def address(
 
 
 def ask_others(heard: Heard, outbox: Outbox) -> tuple[Heard, Outbox]:
-    """Add a message to every node from which a full reference is requested and that gets no other message."""
+    """Add a message to every node that must be asked for its full reference vector and gets no other message."""
     others = {j: Payload(meta={"ask": [j]}) for j in heard.asks if j not in outbox}
     return heard._replace(asks=()), {**outbox, **others}
 

@@ -35,7 +35,7 @@ SAID = "said."
 
 
 class HubState(NamedTuple, Generic[S]):
-    """The server's state: the state of the wrapped aggregation, and for EF21 the copies of the clients' vectors g."""
+    """The server's state: the state of the wrapped exchange, and for EF21 the copies of the clients' vectors g."""
 
     inner: S
     heard: Heard
@@ -107,7 +107,7 @@ class CompressedReports(AggregationWrapper):
         return state, outbox, update.before + said, unsaid
 
     def _encode_changes(self, extras: Extras, view: View) -> tuple[Sequence[Payload], Extras]:
-        """Return the codes of the reported changes, and their compression errors."""
+        """Return the compressed codes of the extra vectors that are changes, and their compression errors."""
         how, codes, unsaid = self.differences, [], {}
         for step, name in enumerate(self.said, UP + 1):
             code = compress(how.compressor, extras[name], how.streams, view, step, of=SAID + name)
@@ -139,7 +139,7 @@ class CompressedReports(AggregationWrapper):
         return HubState(inner, heard), model
 
     def _decoded(self, message: Message, model: Tensor) -> Message:
-        """Return a report in uncompressed form, with the decoded model y^ and the full changes."""
+        """Return a client's report in uncompressed form, with its decoded `model` y^ and its decoded changes."""
         compressor = self.differences.compressor
         changes = {name: encoded_vector(message, compressor, model, SAID + name) for name in self.said}
         payload = message.payload
@@ -157,16 +157,16 @@ class CompressedReports(AggregationWrapper):
 
 @dataclass(frozen=True)
 class InnerRefinement:
-    """A refinement adapted to `CompressedReports`: it works on the state of the wrapped aggregation."""
+    """A wrapper by which a server's own training after aggregation gets the state of the wrapped exchange alone."""
 
     refinement: Refinement
 
     def alone(self, view: View) -> bool:
-        """Return whether the wrapped refinement replaces the whole round."""
+        """Return whether the server's own training replaces the whole round of `view`, so that clients take no part."""
         return self.refinement.alone(view)
 
     def refine(self, state: HubState, x: Tensor, objective: Objective, view: View) -> tuple[HubState, Tensor]:
-        """Refine the model by the wrapped refinement."""
+        """Train the server's model `x` as the wrapped refinement does, with the state of the wrapped exchange."""
         inner, x = self.refinement.refine(state.inner, x, objective, view)
         return state._replace(inner=inner), x
 

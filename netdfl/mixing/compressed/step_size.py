@@ -70,7 +70,10 @@ class CompressionTrial(NamedTuple):
 
 
 def sample_size(compressor: Compressor, dim: int) -> int:
-    """Return the length of the trial vector for vectors of `dim` numbers: at most 4096 if the bound is equal there."""
+    """Return the length of the trial vector for vectors of `dim` numbers.
+
+    It is at most 4096 if the compressor has the same error bound at that length.
+    """
     few, all = compressor.variance(min(_SAMPLE, dim)), compressor.variance(dim)
     alike = isclose(few, all, rel_tol=_ALIKE) and isclose(1.0 - few, 1.0 - all, rel_tol=_ALIKE)
     return min(dim, _SAMPLE) if alike else dim
@@ -104,7 +107,10 @@ def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_st
 
 
 def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights: Mapping[NodeId, float]) -> StepSize:
-    """Measure the distance of `own` to the neighbors' references when due; halve gamma if it has grown too much."""
+    """Halve gamma if the distance of the vector `own` to the neighbors' reference vectors has grown too much.
+
+    The distance is measured 4, 8, 16, ... rounds after the last change of gamma.
+    """
     step = step._replace(age=step.age + 1)
     if step.age < _FIRST_LOOK or step.age & (step.age - 1):
         return step
@@ -116,7 +122,7 @@ def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights:
 
 
 def _part(compressor: Compressor, dim: int) -> float:
-    """Return the power of two nearest to the best factor a for vectors of `dim` numbers, at most 1."""
+    """Return the factor a by which to scale the compressor: the power of two nearest to the best, at most 1."""
     return float(2.0 ** min(0, round(log2(trial(compressor, dim).part))))
 
 
@@ -134,11 +140,11 @@ class ScaledCompressor(Compressor):
     inner: Compressor
 
     def part(self, dim: int) -> float:
-        """Return the factor a for vectors of `dim` numbers, at most 1."""
+        """Return the factor a by which the compressor is scaled for vectors of `dim` numbers, at most 1."""
         return _known_part(self.inner, dim) if isinstance(self.inner, Hashable) else _part(self.inner, dim)
 
     def variance(self, dim: int) -> float:
-        """Return the bound ((1 - a) + a sqrt(v))^2, where v is the inner variance.
+        """Return the bound ((1 - a) + a sqrt(v))^2, where v is the inner compressor's bound.
 
         It follows from |x - a C(x)| <= (1 - a)|x| + a|x - C(x)|.
         """
