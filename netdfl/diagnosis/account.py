@@ -1,4 +1,4 @@
-"""The account of a node: its answer to a probe, with its state, its wait, and the counts of its messages by edge.
+"""The account of a node: its report to the diagnosis, with its state, its wait, and the counts of its messages by edge.
 
 An account is plain data that JSON can hold. So a supervisor gets from nodes in other processes what the simulated world
 reads in its own, and the diagnosis treats both alike.
@@ -22,11 +22,11 @@ from netdfl.node.ledger import EdgeCount, NodeLedger, RoundRun, StepRun
 from netdfl.node.runtime import Node
 
 FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(fate))), PlainSerializer(str)]
-"""The type of a message's fate in an account: a `Fate` in memory, and text in JSON."""
+"""The type of how a message ended (delivered, lost, ...) in a node's report: a `Fate` in memory, and text in JSON."""
 
 
 def _message_id(data: Any) -> Any:
-    """Convert the message id in an account to the current form, before validation; netdfl 0.2.0 wrote another."""
+    """Convert a message id in a node's report to the current format before validation; netdfl 0.2.0 wrote another."""
     match data:
         case [kind, incarnation, int(round), step, attempt]:
             return kind, incarnation, (round, step), 0, attempt
@@ -34,7 +34,7 @@ def _message_id(data: Any) -> Any:
 
 
 def _peer_message(data: Any) -> Any:
-    """Convert a message in an account to the current form, before validation; netdfl 0.2.0 wrote another."""
+    """Convert a message in a node's report to the current format before validation; netdfl 0.2.0 wrote another."""
     match data:
         case [dst, round, step]:
             return dst, (Kind.DATA, (round, step))
@@ -43,7 +43,7 @@ def _peer_message(data: Any) -> Any:
 
 MessageIdText: TypeAlias = Annotated[MessageId, BeforeValidator(_message_id)]
 SettledText: TypeAlias = tuple[MessageIdText, int, int | None, FateText]
-"""A message whose fate is known (`Settled`) in the form of JSON, with the fate as text."""
+"""A message that has ended (delivered, lost, ...), as a JSON list: id, time sent, time of arrival, and how it ended."""
 PeerMessageText: TypeAlias = Annotated[PeerMessage, BeforeValidator(_peer_message)]
 
 
@@ -81,7 +81,7 @@ class WaitAccount:
 
 
 class WaitInBrief(NamedTuple):
-    """The short form of a wait: its round, the awaited nodes (empty if unknown), and the time of its start."""
+    """A node's present wait in short: its round, the awaited nodes (empty if unknown), and the time of its start."""
 
     round: int
     awaited: tuple[NodeId, ...]
@@ -96,11 +96,12 @@ class EdgeAccount:
         sent: number of messages handed to the transport.
         delivered: number of messages that arrived.
         dropped: the messages that did not arrive, counted by fate.
-        in_flight: number of messages whose fate is open.
+        in_flight: number of messages that have not arrived yet and are not known to be lost.
         flying: the messages in flight, with the time when each was sent.
-        last: the latest settled messages.
+        last: the latest messages whose end (delivered, lost, ...) is known.
         lost: the latest lost messages.
-        slots: the steps for which messages were ever sent, as runs, by kind and life of the sender.
+        slots: the steps for which messages were ever sent, as ranges of steps, by message kind and number of the
+            sender's restarts.
     """
 
     sent: int
@@ -113,7 +114,7 @@ class EdgeAccount:
     slots: tuple[tuple[str, int, tuple[StepRun, ...]], ...] = ()
 
     def was_sent(self, id: LogicalId, epoch: int) -> bool:
-        """Return whether the message `id` was sent in the sender's life `epoch`."""
+        """Return whether the message `id` was sent over this edge after `epoch` restarts of its sender (0: none)."""
         return any(
             first <= id.at <= last
             for each, life, runs in self.slots
@@ -124,11 +125,11 @@ class EdgeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A node's answer to a probe.
+    """A node's report for the diagnosis of stalls: its state, its wait, and the messages that it sent.
 
     Attributes:
         node: the node.
-        epoch: the number of its life.
+        epoch: the number of restarts of the node so far.
         at_ns: when it answered.
         state: its state.
         round: its round.
@@ -139,11 +140,11 @@ class Account:
         early: number of unread messages that it does not await yet.
         serves: whether it answers peers' requests now, whatever it waits for.
         asked: the requests that it has not answered, as (sender, round, step).
-        again: the messages that it, or a later life of it, will send again by itself.
+        again: the messages that it will send again by itself, even after a restart.
         gone: the nodes that its failure detector calls gone, to which it sends nothing.
         left_out: the rounds in which it sent a node nothing because that node was called gone.
         next: the first step for which it may still send a message.
-        born_ns: when its life began.
+        born_ns: when its process last started.
         resumes_ns: when the scenario resumes it next, as far as its rounds show; None: never.
         wait: its wait, or None.
         edges: its edges, by receiver.
@@ -173,7 +174,7 @@ class Account:
     stack: str = ""
 
     def is_past(self, slot: StepId) -> bool:
-        """Return whether the node is past a step, so that it sends nothing more for it unless asked."""
+        """Return whether the node is past the step `slot`, so that it sends no message of that step unless asked."""
         if self.state is State.FINISHED:
             return True
         return self.round > slot[0] if self.next is None else self.next > slot
@@ -209,16 +210,16 @@ def give_account(
     flying: Flying | None = None,
     stack: str = "",
 ) -> Account:
-    """Return the account of `node`, which sends through `outgoing`.
+    """Return the report (account) of `node` for the diagnosis of stalls; the node sends through `outgoing`.
 
     Args:
         node: the node.
-        outgoing: the transport that shows which of its sends wait.
+        outgoing: the transport that shows which of its sends wait for room at their receivers.
         finished: whether the node has finished.
-        ended: whether this life of the node is over.
+        ended: whether the node's process has ended; it may restart.
         paused: whether the node is paused.
         resumes_ns: when the scenario resumes it next.
-        flying: its messages in flight, by receiver, if the world knows them better than the node's ledger.
+        flying: its messages in flight, by receiver, if the simulation knows them better than the node.
         stack: the stacks of its tasks.
     """
     now = node.clock.now_ns()
@@ -254,7 +255,7 @@ def give_account(
 
 
 def wait_in_brief(node: Node) -> WaitInBrief | None:
-    """Return the current wait of `node`, or None."""
+    """Return the round, the awaited nodes and the start of the current wait of `node`; None if it does not wait."""
     wait = node.waits.current
     if wait is None:
         return None
@@ -304,7 +305,7 @@ def _waiting(node: Node) -> WaitAccount | None:
 
 
 def _sending(ledger: NodeLedger, outgoing: OutgoingMessages) -> WaitAccount | None:
-    """Return the wait of a send that is held up: for room at that receiver to which most messages are under way."""
+    """Return the wait of a send held up by a full mailbox: for room at the receiver with most messages under way."""
     multicasts, since_ns = outgoing.held_up
     dsts = [dst for multicast in multicasts for dst in multicast.dsts]
     counts = [(dst, edges[dst]) for edges in (ledger.edges, ledger.aside) for dst in dsts if dst in edges]

@@ -1,8 +1,8 @@
-"""The assembly of a fleet's snapshot from accounts of its nodes: for each wait, the fate of each awaited message.
+"""The assembly of a fleet's snapshot from its nodes' reports: for each wait, where each awaited message is or was lost.
 
 A node knows its own wait, and the messages that it sent. It does not know the fate of a message that it awaits. Here
-the account of the receiver (its wait) meets the account of the sender (the fate of the message) and the schedule
-(outages of links), so that a diagnosis can say whether the message can still come.
+the report (account) of the receiver, with its wait, is joined with the sender's, with the fate of the message, and with
+the schedule (outages of links), so that a diagnosis can say whether the message can still come.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from netdfl.links.rules.base import ANY_NUMBER, Transit
 
 MOST_FLYING = 4
 GIVEN_UP = tuple(reason_of_loss(Fate.failed(FateReason(how))) for how in ("unavailable", "deadline"))
-"""The reasons for which a connection gives up a message.
+"""The reasons of loss by which a connection reports that it stopped trying to deliver a message.
 
 Where link rules act on packets, a link that is down causes it.
 """
@@ -43,7 +43,7 @@ BY_EVENTS, BY_RESET, BY_NAME = (LOSS, DOWN), RESET, SCRIPTED
 
 @dataclass(frozen=True, slots=True)
 class DownNode:
-    """A node that gives no account, because it is down.
+    """A node that can't report its waits, because it is down.
 
     Attributes:
         state: its state, which says why it is down.
@@ -51,7 +51,7 @@ class DownNode:
         since_ns: since when it is down.
         back_ns: when the scenario lets it return; None: never.
         keeps: whether it returns with the state of its last round's end, and repeats `round`.
-        hoped: whether its return is uncertain.
+        hoped: whether its return at `back_ns` is uncertain.
         joins_in: the round in which it first joins; None: it joins by time, or has joined.
     """
 
@@ -76,7 +76,7 @@ def assemble(
 
     Args:
         at_ns: the time of the snapshot.
-        accounts: the last account of each node, if it gave one.
+        accounts: the last report of each node, if it gave one.
         down: the nodes that are down.
         schedule: the outages of links by the schedule.
         detector: the kind of the failure detector.
@@ -142,7 +142,10 @@ class _Fleet:
         )
 
     def wait(self, node: NodeId, wait: WaitAccount) -> WaitNow:
-        """Return a node's wait in the form of the snapshot. If its sources are unknown, any node may end it."""
+        """Return a node's wait as the snapshot holds it.
+
+        If the node can't know its senders, any node may end the wait.
+        """
         anyone = sorted((set(self.accounts) | set(self.down)) - {node})
         sources = anyone if wait.sources is None else wait.sources
         return WaitNow(
@@ -162,7 +165,7 @@ class _Fleet:
         )
 
     def awaited(self, edge: Edge, wait: WaitAccount) -> AwaitedMessage:
-        """Return the fate of the message that `wait` awaits over `edge`."""
+        """Return what became of the message that `wait` awaits over `edge`: not sent, under way, lost, ..."""
         giver = self.accounts.get(edge[0])
         if wait.what is WaitKind.ROOM or giver is None:
             return AwaitedMessage()
@@ -192,9 +195,9 @@ class _Fleet:
         return AwaitedMessage(AwaitedFate.MISSED if giver.epoch else AwaitedFate.NEVER)
 
     def unsent(self, edge: Edge, slot: StepId, wait: WaitAccount) -> AwaitedMessage:
-        """Return the state of a message that `wait` lacks and that its sender has not sent over `edge` yet.
+        """Return the state of a message of the step `slot` that `wait` lacks and that its sender has not sent yet.
 
-        It is in vain to send it if events of the scenario will lose its first attempt and every repetition.
+        Sending it over `edge` is in vain if events of the scenario will lose its first attempt and every repetition.
         """
         if wait.what is not WaitKind.MESSAGE or wait.cumulative:
             return AwaitedMessage()
@@ -205,7 +208,10 @@ class _Fleet:
         return AwaitedMessage(in_vain=all(map(self.schedule.will_lose, copies)))
 
     def reply(self, edge: Edge, giver: Account, slot: StepId) -> AwaitedMessage:
-        """Return the fate of the reply over `edge` from the node with account `giver`, or of the request for it."""
+        """Return what became of a reply over `edge`, or of the request for it if there is no reply.
+
+        `giver` is the report of the node that should reply; `slot` is the request's round and step.
+        """
         reply, request = LogicalId(Kind.REPLY, slot), LogicalId(Kind.REQUEST, slot)
         known = self.sent(edge, reply) or self.sent(edge[::-1], request, arrived=False)
         lost = known is not None and known.fate is AwaitedFate.LOST
@@ -231,7 +237,7 @@ class _Fleet:
 
         Args:
             edge: the edge of the reply, from the asked node to the asking one.
-            giver: the account of the asked node.
+            giver: the report of the asked node.
             slot: the round and step of the request.
         """
         asker = self.accounts.get(edge[1])
@@ -244,10 +250,11 @@ class _Fleet:
     def sent(
         self, edge: Edge, id: LogicalId, *, any_epoch: bool = False, arrived: bool = True
     ) -> AwaitedMessage | None:
-        """Return the fate of a sent message; None if it was not sent, or if its fate is unknown.
+        """Return what became of the message `id` sent over `edge`; None if it was not sent, or if that is unknown.
 
-        `arrived`: a message that arrived counts as in flight, since it came after its receiver gave its account.
-        `any_epoch`: a loss in an earlier life of the sender counts, too; else the present life sends the message again.
+        `arrived`: a message that arrived counts as in flight, since it came after its receiver gave its report; without
+        `arrived`, None is returned. `any_epoch`: a loss before the sender's last restart counts, too; else the
+        restarted sender is expected to send the message anew.
         """
         account = self.accounts[edge[0]]
         count = account.edges.get(edge[1])
@@ -271,7 +278,10 @@ class _Fleet:
         return None
 
     def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> AwaitedMessage:
-        """Return the awaited message, with its fate: which event lost it, and whether copies would be lost, too."""
+        """Return an awaited message as lost, with the event that lost it, and whether copies of it would be lost, too.
+
+        `reason` is why it was lost; `again`: its sender will send it again by itself.
+        """
         given_up = reason in GIVEN_UP and edge[1] not in self.down
         outage = self.schedule.down_meanwhile(edge, sent_ns, self.at_ns) if given_up else None
         reason = reason if outage is None else DOWN
@@ -304,13 +314,13 @@ class _Fleet:
         return max(self.schedule.healed_ns(edge, sent_ns, self.at_ns), back_ns, sent_ns)
 
     def is_shut(self, edge: Edge) -> bool:
-        """Return whether messages sent now can't arrive: the receiver has crashed, or the link is down for good."""
+        """Return whether messages sent now over `edge` can't arrive: receiver crashed, or the link is down for good."""
         outage, down = self.schedule.edge(edge, self.at_ns), self.down.get(edge[1])
         is_crashed = down is not None and down.state in AWAY
         return is_crashed or (not outage.up and outage.heals_ns is None)
 
     def forgotten(self, edge: Edge, id: LogicalId) -> AwaitedMessage | None:
-        """Return the fate of a message of which only its sending is known. It did not arrive, so it was lost.
+        """Return the message `id` over `edge` as lost, if all that is known is that it was sent.
 
         None if it was not sent.
         """
@@ -338,13 +348,16 @@ class _Fleet:
         return node in self.down and self.down_node(node).is_down_for_good
 
     def again(self, edge: Edge, id: LogicalId) -> bool:
-        """Return whether the sender will repeat a message by itself; for a reply, whether its request is repeated."""
+        """Return whether the sender will repeat the message `id` by itself.
+
+        A reply counts as repeated if the request for it is repeated.
+        """
         if id.kind is Kind.REPLY:
             edge, id = edge[::-1], id._replace(kind=Kind.REQUEST)
         return self.lives(edge[0]) and (edge[1], id) in self.accounts[edge[0]].again
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
-        """Return whether `node` has lost a message that arrived at `arrived_ns`, as that was in an earlier life."""
+        """Return whether `node` has lost a message that arrived at `arrived_ns`, as it crashed and restarted since."""
         account = self.accounts[node]
         return account.epoch > 0 and arrived_ns is not None and arrived_ns < account.born_ns
 

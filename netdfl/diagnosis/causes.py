@@ -1,4 +1,4 @@
-"""The causes of permanent stalls: for each stall its roots, and the nodes that wait behind them.
+"""The causes of permanent stalls: for each stall its root nodes, and the nodes that wait for these in turn.
 
 The reduction (`reduce.py`) gives the nodes that can never go on. Most of them merely wait for others, so a diagnosis
 names the roots. A root is a node that would stay stuck even if all other nodes went on: its message was lost, say, or
@@ -38,7 +38,7 @@ Blocking = Mapping[NodeId, Sequence[NodeId]]
 
 
 def find_stuck(snapshot: Snapshot) -> list[Finding]:
-    """Return the permanent stalls, one finding for each group of root nodes."""
+    """Return the permanent stalls, one finding per group of root nodes, which stay stuck whatever other nodes do."""
     stuck = reduce(snapshot)
     blocking = {node: _blockers(snapshot, node) for node in stuck}
     groups = _group([node for node in sorted(stuck) if hopeless(snapshot, node)], snapshot)
@@ -53,7 +53,7 @@ def find_stuck(snapshot: Snapshot) -> list[Finding]:
 
 
 def find_doubtful(snapshot: Snapshot, behind: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """Return stalls of nodes in `behind` that would last even if the nodes for which they wait continued.
+    """Return stalls of nodes in `behind` that have waited `patience_ns` and would wait on even if all others continued.
 
     They are not permanent: a failure detector may still end them, by calling a node gone.
     """
@@ -75,7 +75,7 @@ def _needed(snapshot: Snapshot, node: NodeId) -> frozenset[NodeId]:
 
 
 def _holding(snapshot: Snapshot, node: NodeId, among: Collection[NodeId]) -> list[NodeId]:
-    """Return the nodes of `among` for which `node` waits and which are not surely gone.
+    """Return the nodes of `among` for which `node` waits and which its failure detector will not call gone for certain.
 
     If there are none, return the nodes of `among` that would send an awaited message if they could continue.
     """
@@ -84,13 +84,16 @@ def _holding(snapshot: Snapshot, node: NodeId, among: Collection[NodeId]) -> lis
 
 
 def _may_send(snapshot: Snapshot, node: NodeId) -> set[NodeId]:
-    """Return the nodes that would send a message awaited by `node`, if only they could continue themselves."""
+    """Return the nodes that would send a message awaited by `node`, if their own waits ended."""
     given = supplies(snapshot, node, wait_of(snapshot, node))
     return {source for source, how in given.items() if how is Supply.IF_RELEASED}
 
 
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:
-    """Return the nodes that wait for one of `roots`, directly or through others; `blocking` has the waits."""
+    """Return the nodes that wait for one of `roots`, directly or through others.
+
+    `blocking` maps waiters to awaited nodes.
+    """
     waits = nx.DiGraph([(node, source) for node, sources in blocking.items() for source in sources])
     waits.add_nodes_from(roots)
     return tuple(sorted(set().union(*(nx.ancestors(waits, root) for root in roots)) - set(roots)))
@@ -108,7 +111,7 @@ def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
 
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
-    """Group `roots` that share a cause: a node that is down, or an event that cuts them off."""
+    """Group the stuck nodes `roots` by the cause that they share: a node that is down, or an event that cuts links."""
     graph: nx.Graph[Hashable] = nx.Graph()
     for root in roots:
         graph.add_node(root)
@@ -119,7 +122,7 @@ def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
 
 
 def _outages(snapshot: Snapshot, reason: Reason) -> Iterator[tuple[str, int]]:
-    """Yield the causes in `reason` that other waits may share: an unreachable node, or an event of the scenario."""
+    """Yield the causes of a wait, given its `reason`, that other waits may share: an unreachable node, or an event."""
     pair, cause = (reason.waiter, reason.source), CAUSES[reason.why]
     if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
         yield "culprit", pair[1]
@@ -138,7 +141,7 @@ def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, 
 
 
 def _without_senders(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
-    """Return the finding about the nodes `group`, which wait for more messages than there are nodes to send one."""
+    """Return the finding about the nodes `group`, which need messages of more nodes than could still send one."""
     waits = [wait_of(snapshot, root) for root in group]
     return Finding(
         cause=Cause.DEADLOCK,
@@ -156,7 +159,7 @@ def _without_senders(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[
 
 
 def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> list[set[NodeId]]:
-    """Return the knots among the nodes `left`: strongly connected groups whose nodes wait for no node outside."""
+    """Return the knots of waits among the nodes `left`: strongly connected groups that wait for no node outside."""
     graph: nx.DiGraph[NodeId] = nx.DiGraph()
     for node in sorted(left):
         sources = [source for source in blocking[node] if source in left]
@@ -166,7 +169,7 @@ def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> 
 
 
 def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
-    """Return a minimal part of `knot` whose nodes hold each other: a cycle if each waits for all, else all of it."""
+    """Return a minimal part of `knot` (nodes that wait for each other) whose nodes keep each other waiting."""
     within = {node: _holding(snapshot, node, knot) for node in sorted(knot)}
     core = set(knot)
     if all(wait_of(snapshot, node).short >= len(_needed(snapshot, node)) for node in within):
@@ -186,14 +189,17 @@ def _short_cycle(graph: Blocking) -> list[NodeId]:
 
 
 def _hold_each_other(snapshot: Snapshot, members: set[NodeId]) -> set[NodeId]:
-    """Return the members that stay stuck when all other nodes continue; none unless each waits for another."""
+    """Return the nodes of `members` that stay stuck if all others continue.
+
+    The set is empty unless each of them waits for another one.
+    """
     others = set(snapshot.nodes) - members
     held = set(reduce(snapshot, others)) & members
     return held if all(_holding(snapshot, node, held) for node in held) else set()
 
 
 def _in_order(snapshot: Snapshot, core: set[NodeId]) -> list[NodeId]:
-    """Return `core` in an order in which each node, if possible, is followed by one that it waits for."""
+    """Return the nodes `core` of a deadlock in an order in which each is followed, if possible, by one it waits for."""
     order = [min(core)]
     while len(order) < len(core):
         rest = core - set(order)
@@ -235,7 +241,8 @@ def make_finding(
 ) -> Finding:
     """Return a finding about the waits `pairs`, each (waiter, source).
 
-    Its round is the lowest of these waits, and its beginning the earliest.
+    Its round is the lowest of these waits, and its beginning the earliest. `behind` are the nodes that wait for these
+    waiters in turn; `until_ns` is when it ends, if known.
     """
     roots = tuple(dict.fromkeys(root for root, _ in pairs))
     waits = [wait_of(snapshot, root) for root in roots]

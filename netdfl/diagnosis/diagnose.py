@@ -1,7 +1,8 @@
 """The diagnosis of a snapshot, its confirmation by a second one, and the detection of livelock.
 
 `diagnose` joins three searches: stalls that nothing ends (`causes.py`), stalls that have lasted long (`slow.py`), and
-livelock, where messages pass and no round ends. Each finding gets remedies that were tried on the snapshot.
+livelock, where messages pass and no round ends. Each finding gets the settings that would end it, as tried on the
+snapshot.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def diagnose(
 
 
 def confirm(findings: Collection[Finding], first: Snapshot, second: Snapshot) -> list[Finding]:
-    """Return `findings`; mark permanent stalls as `suspected` unless their nodes did not move between two snapshots.
+    """Return `findings`; mark permanent stalls as `suspected` unless two snapshots show the same waits of their nodes.
 
     Answers to probes come at different times, so one snapshot may show a wait and miss the message that ended it. If
     two snapshots show the same waits and the same counts, the fleet was in this state at a moment between them.
@@ -72,7 +73,7 @@ def _same_wait(node: NodeId, first: Snapshot, second: Snapshot) -> bool:
 
 LIVELOCK_MESSAGES = 3
 LONGEST_ROUND_NS = 3600 * NS_PER_S
-"""The longest time that a round may still take before it counts as endless, as one of very many steps does."""
+"""The longest time, in ns, that a node's round may still need at its pace before it counts as endless."""
 
 
 def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:

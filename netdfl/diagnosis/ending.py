@@ -18,9 +18,12 @@ from netdfl.diagnosis.watch import Pace
 from netdfl.record.status import FleetStatus, Phase
 
 AFTER_SERVER_NS = NS_PER_S
-"""Time between two looks at a fleet after the end of its server, in ns."""
+"""Time in ns between two checks whether clients still make progress, after the end of their server."""
 MOST_AFTER_SERVER_NS = 10 * NS_PER_S
-"""Clients may go on for this time after the end of their server, in ns; slow clients for as long as a wait may last."""
+"""Clients may go on for this time after the end of their server, in ns.
+
+Slow clients may go on for as long as a wait may last before it counts as a stall.
+"""
 MOST_BY_ITSELF_NS = 60 * NS_PER_S
 """The longest wait or request for a model, in ns, for which a client may still go on after its server's end.
 
@@ -31,8 +34,8 @@ The wait must have a deadline.
 def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collection[NodeId]) -> bool:
     """Return whether no running node can continue: each is blocked permanently, or has nothing left to do.
 
-    A livelock counts, too. A run is not over while a node is due to return or to join. Nor is it without any running
-    node, for one may be about to return.
+    A livelock counts, too. A run is not over while a node is due to return or to join. Nor is it over if no node is
+    running, for one may be about to return.
     """
     if any(now.state in AWAY and now.back_ns is not None for now in snapshot.nodes.values()):
         return False
@@ -43,7 +46,7 @@ def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collecti
 
 
 def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
-    """Return whether clients have had all the time that they get after the end of their server."""
+    """Return whether clients have had all the time that they get after their server's end; slow fleets get more."""
     return now_ns - server_done_ns >= max(MOST_AFTER_SERVER_NS, pace.patience_ns)
 
 
@@ -100,7 +103,7 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
 
 
 def lasts(snapshot: Snapshot, finding: Finding) -> bool:
-    """Return whether some wait of `finding` still lasts, except if all its root nodes are idle clients."""
+    """Return whether some wait of a stall still lasts, unless the nodes that wait first are all idle clients."""
     now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in finding.waits)
     waits = any(wait is not None and wait.round == round and source in wait.missing for wait, source, round in now)
     return waits and not all(is_idle(snapshot, root) for root in finding.roots)
@@ -112,7 +115,7 @@ def lasts(snapshot: Snapshot, finding: Finding) -> bool:
 def unfinished(
     status: FleetStatus, server: NodeId | None, findings: Collection[Finding] = (), snapshot: Snapshot | None = None
 ) -> list[str]:
-    """Return sentences about nodes that should have finished but did not, unless `findings` name them.
+    """Return sentences about nodes that should have finished but did not, unless the stalls in `findings` name them.
 
     `snapshot` is the fleet at the end of the run, if some nodes still ran.
     """

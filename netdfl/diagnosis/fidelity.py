@@ -1,4 +1,4 @@
-"""The fidelity of an emulation above a real transport: scheduled and achieved delays, and event loop lag.
+"""The fidelity of an emulation above a real transport: messages' scheduled and achieved delays, and event loop lag.
 
 Nodes measure while they run, and each records one event (`fidelity`). The supervisor's side reads these events and
 judges them by the scenario's bound. Only links that delayed messages are judged.
@@ -131,7 +131,7 @@ class FidelityVerdict(NamedTuple):
 
 
 class NetworkDelays:
-    """The delays that the real network between machines adds, as measured before the run."""
+    """The delays that the real network between machines adds to the emulated ones, as measured before the run."""
 
     def __init__(self, links: Json) -> None:
         """Read the measurements in `links`, an entry of the result; if all nodes are on one machine, delays are 0."""
@@ -161,8 +161,8 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: NetworkDel
     messages is not judged: it was up while the fleet started, and not for long after.
 
     Delays of the network between machines count as late, for the scenario does not contain them. `ways` has these
-    delays, and the sentence says if they are the cause. The summary holds the bound, the worst links, and the loop lag
-    of each node; it is None without events.
+    delays, and the verdict's sentence says if they are the cause. The summary holds the bound, the worst links, and the
+    loop lag of each node; it is None without events.
     """
     rows = run.rows("SELECT node, details FROM events WHERE kind = ? ORDER BY at_s, node", [EVENT])
     nodes = {node: json.loads(details) for node, details in rows}

@@ -1,4 +1,4 @@
-"""Findings: the results of a diagnosis, each a stall with its cause, root nodes, reasons and proof.
+"""Findings: the results of a diagnosis, each a stall with its cause, the nodes that wait first, reasons and proof.
 
 The `stalls` folder of a run holds each finding with the snapshot that proves it and the stacks of its nodes.
 """
@@ -44,9 +44,9 @@ class Finding:
 
     Attributes:
         cause: its cause.
-        roots: the nodes that wait first.
+        roots: the nodes that wait first: they wait for `culprits`, and other nodes for them.
         grounds: the waits and their reasons, from which its sentence is made.
-        told: its sentence, if it was read from a journal; empty otherwise.
+        told: its sentence, if it was read from a file; empty otherwise.
         round: its lowest round.
         culprits: the nodes that the roots wait for.
         behind: the nodes that wait for the roots in turn.
@@ -80,7 +80,7 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """The waits and their reasons: the main part of the finding's sentence."""
+        """The stall in words: which nodes wait for which messages, and why these do not come."""
         return self.told or say(self.grounds, self.roots, self.behind, permanent=self.permanent)
 
     @property
@@ -122,7 +122,7 @@ class Finding:
         return frozenset((each.waiter, each.source, each.round) for each in self.grounds.reasons)
 
     def is_kin(self, other: Finding) -> bool:
-        """Return whether `other` may be this stall with other waiters: the cause and the awaited nodes are the same."""
+        """Return whether `other` may be this stall with other waiting nodes: cause and awaited nodes are the same."""
         return self.cause is other.cause and not self.of_one_round and self.culprits == other.culprits
 
     @property
@@ -132,7 +132,7 @@ class Finding:
 
     @property
     def seen_ns(self) -> int:
-        """The time of the last snapshot that showed the stall."""
+        """The time of the last snapshot of the fleet that showed the stall, in ns."""
         return max(self.grounds.at_ns, self.found_ns)
 
     @property
@@ -169,7 +169,7 @@ class Finding:
 
 
 def by_verdict(findings: Iterable[Finding]) -> dict[str, list[Json]]:
-    """Return findings as listed in `result.json`: confirmed `deadlocks`, and all other `stalls`."""
+    """Return diagnosed stalls as listed in `result.json`: confirmed `deadlocks`, and all others as `stalls`."""
     found: dict[str, list[Json]] = {"deadlocks": [], "stalls": []}
     for each in findings:
         confirmed = each.cause is Cause.DEADLOCK and not each.suspected and not each.over
@@ -181,9 +181,9 @@ SMALL_FLEET = 100
 
 
 def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path | None:
-    """Write a finding with the snapshot that proves it; return the path. Raises RunError on a full disk.
+    """Write a diagnosed stall with the snapshot that proves it to the run's folder `stalls`; return the path.
 
-    None if the folder has enough findings already, or if the run keeps no files.
+    Raises RunError on a full disk. None if the folder has enough findings already, or if the run keeps no files.
     """
     if not run.kept:
         return None
@@ -204,7 +204,7 @@ def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path 
 
 
 def _shown(finding: Finding, snapshot: Snapshot) -> set[NodeId]:
-    """Return the nodes to keep as proof of a finding: all of a small fleet, else those named and those they await."""
+    """Return the nodes to save with a stall as its proof: all of a small fleet, else its nodes and those they await."""
     if len(snapshot.nodes) <= SMALL_FLEET:
         return set(snapshot.nodes)
     named = {*finding.roots, *finding.culprits, *finding.behind, *(node for pair in finding.witness for node in pair)}

@@ -28,7 +28,7 @@ else:
 
 
 BY_LINKS = -1
-"""In place of an event: the link rules of the scenario's `links` are the cause."""
+"""A value in place of the number of an event that loses a message: the scenario's `links` lose it, not an event."""
 
 
 class EdgeOutage(NamedTuple):
@@ -37,7 +37,7 @@ class EdgeOutage(NamedTuple):
     Attributes:
         up: whether the edge is up.
         heals_ns: when it will be up again; None: not known, or never.
-        holds: whether it keeps messages until then.
+        holds: whether it keeps messages until then, and does not drop them.
         event: the entry of the scenario's events that took it down last; None: the scenario's `links`.
     """
 
@@ -48,12 +48,12 @@ class EdgeOutage(NamedTuple):
 
 
 class Outages:
-    """The outages of links by the compiled schedule."""
+    """The outages of links that the scenario's compiled events cause, past and future."""
 
     def __init__(
         self, events: Sequence[CompiledEvent], base: Callable[[Edge], LinkSpec] = lambda edge: LinkSpec()
     ) -> None:
-        """Take the compiled `events`; `base` returns the link of an edge before any event.
+        """Read the compiled `events`; `base` returns the link rules of an edge before any event.
 
         `core_links` are the names of core links that events cut, by the entry of the scenario's events. `joins` are
         the nodes that join late.
@@ -116,7 +116,10 @@ class Outages:
         return None
 
     def loser(self, message: Transit, now_ns: int) -> int | None:
-        """Return the event that certainly loses `message` if sent at `now_ns`, or `BY_LINKS`; None: it may arrive."""
+        """Return the event by which a link surely loses `message` if sent at `now_ns`, or `BY_LINKS`.
+
+        Return None if it may arrive.
+        """
         edge, round = (message.src, message.dst), message.round
         lost = {STANDING: BY_LINKS} if _is_certain(self._base(edge).loss, message) else {}
         for event in self._on_links:
@@ -165,7 +168,7 @@ class Outages:
 
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
-    """Update `downs`, the events that hold a link down, by cause: add or remove `event`, which acts on the link."""
+    """Add or remove `event`, which changes a link, in `downs`: the events that keep the link down, by cause."""
     downs.pop(event.cause, None)
     if event.parameters.get("state", "up") != "up":
         downs[event.cause] = event.source
@@ -189,7 +192,7 @@ def _loses(event: CompiledEvent, message: Transit) -> bool:
 
 
 def _is_certain(loss: object, message: Transit) -> bool:
-    """Return whether a loss rule surely loses `message`: it names the message, or loses with probability 1."""
+    """Return whether the link rule `loss` surely loses `message`: it names the message, or loses with probability 1."""
     if isinstance(loss, dict) and "scale" in loss:
         return False
     part = choose("loss", loss)
@@ -200,7 +203,7 @@ def _is_certain(loss: object, message: Transit) -> bool:
 
 
 def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
-    """Return how `edges`, all of them down, divide the fleet into groups of nodes; None if they divide nothing."""
+    """Return how `edges`, all down, divide the fleet into groups that can't reach each other; None if they don't."""
     one_way, sides = _one_way(snapshot, edges), _sides(snapshot, edges)
     if one_way:
         return Divide(tuple(edges), (tuple(sorted(one_way[0])), tuple(sorted(one_way[1]))), one_way=True)
@@ -208,7 +211,10 @@ def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
 
 
 def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | None:
-    """Return the groups of nodes between which the `edges` are and no edge is up; None if they divide nothing."""
+    """Return the groups of nodes that the down `edges` separate, with no edge up between two groups.
+
+    Return None if there are none.
+    """
     graph: nx.Graph[NodeId] = nx.Graph()
     graph.add_nodes_from(snapshot.nodes)
     graph.add_edges_from(edge for edge, now in snapshot.edges.items() if now.up and edge not in edges)
@@ -221,7 +227,7 @@ def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | Non
 
 
 def _one_way(snapshot: Snapshot, edges: Sequence[Edge]) -> tuple[set[NodeId], set[NodeId]] | None:
-    """Return (senders, receivers) of `edges` if no node is both and no other edge from these to those is up.
+    """Return (senders, receivers) of `edges` if no node is both, and no other edge from a sender to a receiver is up.
 
     None otherwise.
     """

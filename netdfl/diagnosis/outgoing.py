@@ -1,4 +1,4 @@
-"""The outgoing messages of a node: which sends wait for room, and which messages can be repeated.
+"""The outgoing messages of a node: which sends wait for room in a mailbox, and which messages can be repeated.
 
 Relies on: a transport whose `send` returns once all messages are taken, so that a send under way is one that flow
 control holds up.
@@ -38,7 +38,7 @@ class OutgoingMessages:
         self.inner.attach(sink)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Send the messages; `held_up` returns them while this call waits for room at a receiver."""
+        """Send the messages; `held_up` returns them while this call waits for room in a receiver's mailbox."""
         self._remember(multicasts)
         this = object()
         self._sending[this] = multicasts, self.clock.now_ns()
@@ -49,10 +49,10 @@ class OutgoingMessages:
 
     @property
     def held_up(self) -> tuple[Sequence[Multicast], int]:
-        """The messages of the send that has waited longest for room, and the time since when; empty if no send waits.
+        """The messages of the send that has waited longest for mailbox room, and since when; empty if no send waits.
 
-        A node whose send waits still asks and answers others, so several sends may wait at a time. Heartbeats and
-        questions that wait hold up nothing.
+        A node whose send waits still requests messages of others and answers requests, so several sends may wait at a
+        time. Waiting heartbeats and status queries do not count, because they delay nothing.
         """
         for multicasts, since_ns in self._sending.values():
             if any(multicast.id.kind not in ASIDE for multicast in multicasts):
@@ -69,11 +69,14 @@ class OutgoingMessages:
             self._kept.popitem(last=False)
 
     def can_send_again(self, sent: PeerMessage) -> bool:
-        """Return whether a sent message is still kept."""
+        """Return whether a sent message is still kept in memory, so that `send_again` can repeat it."""
         return sent in self._kept
 
     async def send_again(self, sent: PeerMessage) -> None:
-        """Repeat a kept message as its next attempt. Raises KeyError if it is not kept."""
+        """Send a message again that is still kept in memory, with the next attempt number.
+
+        Raises KeyError if it is not kept.
+        """
         before = self._kept[sent]
         again = before._replace(attempt=before.attempt + 1)
         self._kept[sent] = again

@@ -27,7 +27,7 @@ class EdgeChasingProbe(NamedTuple):
         number: the initiator's number of the computation.
         src: the sender.
         dst: the receiver.
-        path: the nodes that it has passed, each with the round in which it waits.
+        path: the nodes that have passed it on, each with the round in which it waits.
     """
 
     kind: Literal["probe", "query", "reply", "sent"]
@@ -68,7 +68,7 @@ class AndDetector:
         return self._ask(self.node, self._number)
 
     def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
-        """Pass a probe on, once per detection and wait; drop it if this node does not wait."""
+        """Return the probes that pass `probe` on, once per detection; none if this node does not wait."""
         key = (probe.initiator, probe.number)
         if not self._waits_for or key in self._seen:
             return []
@@ -84,7 +84,7 @@ class AndDetector:
 
 
 class _Engagement(NamedTuple):
-    """A node's part in a diffusing computation: the first that asked it, the replies still due, and who has replied."""
+    """A node's part in a diffusing computation: the node that queried it first, replies due, and who has replied."""
 
     by: NodeId
     due: int
@@ -118,7 +118,10 @@ class OrDetector:
         return self._engage((self.node, self._number), self.node)
 
     def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
-        """Pass on a first query, answer later ones, and count replies; do nothing if this node does not wait."""
+        """Return what to send next: a first query passed on, or a reply to a later one.
+
+        The list is empty if this node does not wait.
+        """
         key = (probe.initiator, probe.number)
         if not self._waits_for:
             return []

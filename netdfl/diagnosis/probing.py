@@ -33,12 +33,15 @@ MOST_ATTEMPTS = 1 << 16
 
 
 class DeadlockProber:
-    """One node's part in the deadlock detection between nodes. It calls `found` with each finding, once."""
+    """One node's part in the deadlock detection by probes between nodes."""
 
     def __init__(
         self, node: Node, *, after_ns: int, found: Callable[[Finding], None], still: Callable[[], bool] = lambda: False
     ) -> None:
-        """Send probes once a wait of `node` has lasted `after_ns`, unless `still()` says that it is paused."""
+        """Send probes once a wait of `node` has lasted `after_ns`, unless `still()` returns that it is paused.
+
+        `found` is called with each diagnosed stall.
+        """
         self.node, self.after_ns = node, after_ns
         self._found, self._still = found, still
         self._chase, self._diffuse = AndDetector(node.id), OrDetector(node.id)
@@ -60,7 +63,7 @@ class DeadlockProber:
             pause_ns = min(2 * pause_ns, BACKOFF * self.after_ns) if asked and self._proofs == 0 else self.after_ns
 
     def _look(self, clock: Clock) -> bool:
-        """Start a detection if the wait has lasted long; return whether it did."""
+        """Start a deadlock detection if the node's wait has lasted long; return whether one was started."""
         self._follow()
         wait = self._wait
         if wait is None or self._told or clock.now_ns() - wait.since_ns < self.after_ns:
@@ -73,7 +76,7 @@ class DeadlockProber:
     # the node's wait
 
     def _follow(self) -> None:
-        """Tell the detectors for which nodes this node waits, if its wait is new or has fewer missing nodes."""
+        """Pass the awaited nodes to the deadlock detectors, if the node's wait is new or lacks fewer nodes."""
         wait = self.node.waits.current
         if wait is not None and (wait.sources is None or wait.deadline_ns is not None):
             wait = None  # the senders are not known, or time ends the wait
@@ -96,7 +99,7 @@ class DeadlockProber:
         return wait.need - len(wait.have) == 1
 
     def _gave(self, to: NodeId, id: LogicalId) -> bool:
-        """Return whether this node has sent the message `id` that node `to` awaits, or is past its step."""
+        """Return whether this node has sent the message `id` that node `to` awaits, or is past the message's step."""
         round, step = id.at
         if id.kind is Kind.REPLY:
             return self.node.requests.answered.get(to) == (round, step)
@@ -114,7 +117,7 @@ class DeadlockProber:
     # messages
 
     def take(self, message: Message) -> Fate:
-        """Handle a probe; refuse a malformed one."""
+        """Handle a received probe, and send the probes that follow from it; refuse a malformed one."""
         try:
             probe, id = _read(message)
         except (KeyError, TypeError, ValueError):

@@ -32,7 +32,7 @@ FIRST = (
     Cause.STRAGGLER,
     Cause.LIVELOCK,
 )
-"""The order of causes: a stall that has several is named after the first of them in this list."""
+"""The order of causes: a stall with several causes is named after the one that comes first in this list."""
 CAUSES: Mapping[ReasonKind, Cause] = {
     **dict.fromkeys((*IS_DOWN, ReasonKind.CUT, ReasonKind.RETURNED_PAST), Cause.UNREACHABLE),
     **dict.fromkeys((*NOT_COME, ReasonKind.LOST_OR_LATE), Cause.LOST_MESSAGE),
@@ -63,17 +63,20 @@ def wait_of(snapshot: Snapshot, node: NodeId) -> WaitNow:
 
 
 def awaited_of(snapshot: Snapshot, pair: Edge) -> AwaitedMessage:
-    """Return the awaited message of `pair`, which is (waiter, source)."""
+    """Return the message that a node awaits from another; `pair` is (waiting node, awaited node)."""
     return wait_of(snapshot, pair[0]).awaited[pair[1]]
 
 
 def path_of(snapshot: Snapshot, pair: Edge) -> Edge:
-    """Return the edge on which the awaited message of `pair` is under way, was lost, or would come."""
+    """Return the edge on which an awaited message is under way, was lost, or would come; `pair` is (waiter, source)."""
     return awaited_of(snapshot, pair).edge or (pair[1], pair[0])
 
 
 def edge_of(snapshot: Snapshot, pair: Edge) -> EdgeNow:
-    """Return the state of the edge that `path_of` returns for `pair`."""
+    """Return the state of the edge on which an awaited message is, was lost, or would come.
+
+    `pair` is (waiter, source).
+    """
     return snapshot.edge(*path_of(snapshot, pair))
 
 
@@ -117,9 +120,9 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> ReasonKind:
 
 
 def _is_by_outage(giver: NodeNow, awaited: AwaitedMessage, *, asked: bool) -> bool:
-    """Return whether an outage of `giver`, the awaited node, explains why a lost message does not come.
+    """Return whether it is due to an outage of `giver`, the awaited node, that a lost message does not come.
 
-    `asked`: the lost message is the waiter's request to it.
+    `asked`: the lost message is the waiting node's request to `giver`, and not a message of `giver`.
     """
     if asked:
         return awaited.reason == LOST_BY_GONE and (awaited.resent or giver.back_ns is None)
@@ -134,7 +137,7 @@ def _is_for_longer(giver: NodeNow, edge: EdgeNow) -> bool:
 
 
 def _never(snapshot: Snapshot, wait: WaitNow, awaited: AwaitedMessage, state: State) -> ReasonKind:
-    """Return the reason why an awaited message was never sent; `state` is its sender's."""
+    """Return the reason why an awaited message was never sent; `state` is the state of its sender."""
     if wait.need > len(snapshot.nodes):
         return ReasonKind.UNKNOWN_SENDERS
     if awaited.reason == TAKEN_FOR_GONE:
@@ -175,13 +178,13 @@ def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
 
 
 def grounds_of(snapshot: Snapshot, reasons: Sequence[Reason]) -> Grounds:
-    """Return the data for a sentence about the waits with these `reasons`."""
+    """Return the data from which a stall's sentence is made, for waits with these `reasons`."""
     room = all(wait_of(snapshot, each.waiter).what is WaitKind.ROOM for each in reasons)
     return Grounds(at_ns=snapshot.at_ns, reasons=tuple(reasons), room=room, divides=tuple(_divides(snapshot, reasons)))
 
 
 def _divides(snapshot: Snapshot, reasons: Sequence[Reason]) -> Iterator[Divide]:
-    """Yield the groups of nodes between which links are down, or were when they lost messages."""
+    """Yield how links that are down, or were when they lost messages, divide the fleet into groups of nodes."""
     for group in clauses(reasons):
         cut = group[0].why is ReasonKind.CUT or (
             group[0].why in NOT_COME and all(each.event is not None for each in group)

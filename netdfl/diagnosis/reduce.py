@@ -1,4 +1,4 @@
-"""Graph reduction: finds the nodes that can never continue, for AND, OR and k-of-n waits alike.
+"""Reduction of the wait-for graph: finds nodes that can never continue, for waits for all, any or k of n messages.
 
 A node is released if enough of its awaited messages can still come: from a running node, a message in flight, a timer,
 a scheduled heal, or a node that is itself released. All other nodes are stuck. Each edge of the wait-for graph is
@@ -26,7 +26,7 @@ from netdfl.diagnosis.snapshot import (
 
 
 class Supply(Enum):
-    """The ability of an awaited node to send its message.
+    """The ability of an awaited node to still send the message that a waiting node needs.
 
     `SURE`: it will. `IF_RELEASED`: it will if its own wait ends. `NEVER`: it won't.
     """
@@ -62,7 +62,7 @@ def _from_state(giver: NodeNow, awaited: AwaitedMessage) -> Supply:
 
 
 def supplies(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> dict[NodeId, Supply]:
-    """Return, for each node that `waiter` awaits, whether it can still send its message."""
+    """Return, for each node from which `waiter` awaits a message, whether it can still send the message."""
     return {source: supply(snapshot, waiter, wait, source) for source in wait.awaited}
 
 
@@ -117,9 +117,9 @@ class _Counters:
 
 
 def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> bool:
-    """Return whether `waiter` stays stuck even if all other nodes continue.
+    """Return whether the wait of `waiter` would never end even if all other nodes continued.
 
-    `by_chance`: a wait that a failure detector may end by erroneously calling a node gone is not hopeless.
+    With `by_chance`, a failure detector may also end the wait by calling an awaited node gone by error.
     """
     wait = snapshot.nodes[waiter].wait
     if wait is None or wait.deadline_ns is not None:
@@ -132,7 +132,7 @@ def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> b
 
 
 def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[NodeId]:
-    """Return the nodes that can never continue, on the assumption that the nodes in `freed` do."""
+    """Return the waiting nodes that can never continue, on the assumption that the nodes in `freed` continue."""
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     counters: dict[NodeId, _Counters] = {}
     ready = list(freed)
@@ -153,7 +153,10 @@ def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[Node
 def _spread(
     ready: list[NodeId], behind: Mapping[NodeId, list[NodeId]], counters: Mapping[NodeId, _Counters]
 ) -> frozenset[NodeId]:
-    """Release all nodes whose waits end by messages of `ready` nodes, and so on; return the other, stuck nodes."""
+    """Release nodes whose waits end by messages of `ready` nodes, then of released ones.
+
+    Return the other, stuck nodes.
+    """
     released = set(ready)
     while ready:
         node = ready.pop()

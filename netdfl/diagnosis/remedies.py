@@ -1,8 +1,8 @@
-"""The remedies for stalls: settings that would have prevented one, and orders that end it during the run.
+"""The remedies for stalls: settings that would have prevented one, and orders to nodes that end it during the run.
 
 A setting is named only if the scenario could be given it, and if it ends the stall in a trial on the snapshot
-(`trying.py`). During the run a stall is ended, where the scenario asks for that, by leaving the culprits out or by
-sending the lost message again.
+(`trying.py`). During the run a stall is ended, where the scenario asks for that, by letting the waiting nodes stop
+waiting for the culprits (the awaited nodes), or by sending the lost message again.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ FEWER_STEPS = "algorithm.gossip_steps: 1"
 ANY = "wait.for: any"
 ALL = "wait.for: all"
 GIVEN_UP_NS = 12 * NS_PER_S
-"""Nanoseconds of the first six status queries, after which a silent node is given up (`netdfl.node.asking`)."""
+"""Nanoseconds that six unanswered status queries take, after which a waiting node gives up on a silent one."""
 BY_LINK = (LOSS, LINK_DOWN, RESET)
 """The reasons of a message's loss that make status queries over the same link, and their answers, get lost, too."""
 CALLED_GONE_NS = 7 * NS_PER_S
 """Nanoseconds after which a failure detector by heartbeats, with its default settings, calls a silent node gone."""
 
 SENT_AGAIN_NS = LEAST_NS * sum(2 ** min(attempt, DOUBLINGS) for attempt in range(ResendPolicy.attempts))
-"""The least nanoseconds between a message and its last copy, with the default settings of `delivery`."""
+"""The least nanoseconds from a message's first sending to its last resend, with the default settings of `delivery`."""
 
 Allows: TypeAlias = Callable[[str], bool]
-"""A function that returns whether the scenario could be given a setting that it does not have."""
+"""A function that returns whether a setting, such as `wait.deadline: auto`, could be added to the scenario."""
 
 
 def advise(finding: Finding, snapshot: Snapshot, allows: Allows, trials: Trials | None = None) -> Finding:
-    """Return `finding` with its remedies: settings that `allows` accepts and that help in `trials`."""
+    """Return a stall's `finding` with its remedies: settings that `allows` accepts and that end it in `trials`."""
     search = _RemedySearch(finding, snapshot, allows, Trials(snapshot, CHANGES) if trials is None else trials)
     return replace(finding, remedies=tuple(filter(allows, search.remedies())))
 
@@ -68,7 +68,7 @@ def advise(finding: Finding, snapshot: Snapshot, allows: Allows, trials: Trials 
 
 
 def _sent_again(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """Return whether the message of `pair`, (waiter, source), would come if it was sent again; None: no change.
+    """Return whether the message that `pair`, (waiter, source), is about would come if sent again; None: no change.
 
     This is the effect of the setting that ends stalls by sending lost messages again.
     """
@@ -87,13 +87,19 @@ def _can_come(awaited: AwaitedMessage) -> bool:
 
 
 def _acknowledged(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """Return whether the lost message of `pair` would come with acknowledged delivery; None if that changes nothing."""
+    """Return whether a lost message would come with acknowledged delivery; None if that changes nothing.
+
+    `pair` is (waiter, source): the waiting node and the message's sender.
+    """
     awaited = awaited_of(snapshot, pair)
     return None if awaited.notice or awaited.outage_ns > SENT_AGAIN_NS else _sent_again(snapshot, pair)
 
 
 def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
-    """Return when a heartbeat detector would make the waiter of `pair` call its source gone; `NEVER_NS`: never."""
+    """Return when a heartbeat failure detector of a waiting node would call the awaited node gone; `NEVER_NS`: never.
+
+    `pair` is (waiting node, awaited node).
+    """
     giver, edge = snapshot.nodes[pair[1]], snapshot.edge(*pair[::-1])
     wait = wait_of(snapshot, pair[0])
     since_ns = wait.since_ns
@@ -107,7 +113,9 @@ def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
 
 
 def _given_up(snapshot: Snapshot, pair: Edge) -> int:
-    """Return when the waiter of `pair`, (waiter, source), would give up its source with `wait.deadline: auto`.
+    """Return when a waiting node would stop waiting for the awaited one with `wait.deadline: auto`.
+
+    `pair` is (waiter, source).
 
     Such a waiter asks for the source's status. `NEVER_NS`: it would go on waiting.
     """
@@ -129,7 +137,7 @@ CHANGES: Mapping[str, SettingEffect] = {
 
 @dataclass(frozen=True, slots=True)
 class _RemedySearch:
-    """The search for the remedies of one finding."""
+    """The search for settings of the scenario that would end one stall (`finding`)."""
 
     finding: Finding
     snapshot: Snapshot
@@ -155,7 +163,7 @@ class _RemedySearch:
         yield from self.for_good(pairs) if finding.permanent else self.for_now(pairs)
 
     def for_good(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield the settings that would end permanent waits."""
+        """Yield the settings of a scenario that would end the permanent waits `pairs`, each (waiter, source)."""
         snapshot = self.snapshot
         causes = {cause_of(snapshot, *pair) for pair in pairs}
         kinds = {wait_of(snapshot, pair[0]).what for pair in pairs}
@@ -176,7 +184,7 @@ class _RemedySearch:
         yield SKIP
 
     def for_now(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield the settings that would end temporary waits sooner."""
+        """Yield the settings of a scenario that would end sooner the temporary waits `pairs`, each (waiter, source)."""
         finding, snapshot = self.finding, self.snapshot
         waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
         if any(wait.deadline_ns is not None for wait in waits):
@@ -192,9 +200,10 @@ class _RemedySearch:
             yield ANY
 
     def helps(self, setting: str) -> bool:
-        """Return whether all root nodes would continue sooner with `setting`, which the scenario must allow.
+        """Return whether all nodes that wait first would continue sooner with `setting`, which the scenario must allow.
 
-        If the scenario itself ends permanent stalls (by `wait.on_stall`), the comparison is with that.
+        If the scenario itself ends permanent stalls (by `wait.on_stall`), the comparison is with a run in which it
+        does.
         """
         if not self.allows(setting):
             return False
@@ -202,7 +211,7 @@ class _RemedySearch:
         return self.trials.helps(setting, self.finding.roots, ended=ended)
 
     def detected(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield the setting of a failure detector by heartbeats, if it helps.
+        """Yield the setting of a failure detector by heartbeats, if it would end the waits `pairs` sooner.
 
         It helps only if silence is mutual: a node that is called gone is sent nothing, and would wait for these
         messages. It is no remedy for a crash if the scenario has an oracle, which knows of each crash at once.
@@ -213,7 +222,10 @@ class _RemedySearch:
 
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Return whether some waiter of `pairs` can't do without its source, such as a server, and that is unreachable."""
+    """Return whether some waiter in `pairs`, (waiter, source), can't go on without its source, which is unreachable.
+
+    A client can't go on without its server, for instance.
+    """
     return any(
         wait_of(snapshot, pair[0]).essential and cause_of(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs
     )
@@ -228,7 +240,7 @@ def _is_mutual(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
 
 
 def _has_crashed(snapshot: Snapshot) -> bool:
-    """Return whether any node is down, or was."""
+    """Return whether any node of the fleet is down, or has been down before."""
     return any(now.returned or now.state in AWAY for now in snapshot.nodes.values())
 
 
@@ -244,14 +256,14 @@ def _by_rule(wait: WaitNow) -> bool:
 
 
 def _answers(snapshot: Snapshot, pair: Edge) -> bool:
-    """Return whether a status query of the waiter would be answered, as far as is known: links are up both ways."""
+    """Return whether a status query over `pair`, (waiter, source), would be answered: the links are up both ways."""
     awaited = awaited_of(snapshot, pair)
     by_link = awaited.in_vain and awaited.reason in BY_LINK
     return snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up and not by_link
 
 
 def _outlasts(finding: Finding, ns: int) -> bool:
-    """Return whether an unreachable node or blocked event loop holds up the stall for longer than `ns` in all.
+    """Return whether an unreachable node or a blocked event loop makes the stall last longer than `ns` nanoseconds.
 
     True for an event loop, of which the end is unknown.
     """
@@ -279,7 +291,10 @@ class Recovery:
     resent: Counter[tuple[NodeId, Again]] = field(default_factory=Counter)
 
     def orders(self, finding: Finding, snapshot: Snapshot) -> list[tuple[NodeId, Recover]]:
-        """Return the orders to nodes that end `finding`; empty if no order can, so that the run must stop."""
+        """Return the orders to nodes that end the stall `finding`.
+
+        The list is empty if no order can end it, so that the run must stop.
+        """
         if not finding.permanent or finding.suspected:
             return []
         if self.choice == "skip":
@@ -287,7 +302,7 @@ class Recovery:
         return self._resends(finding, snapshot) if self.choice == "resend" else []
 
     def waits(self, found: Iterable[Finding], snapshot: Snapshot) -> bool:
-        """Return whether some finding is about lost messages that can be repeated only once their links work again."""
+        """Return whether some stall is due to lost messages that can be repeated only once their links work again."""
         if self.choice != "resend":
             return False
         lost = (finding for finding in found if finding.permanent and finding.cause is Cause.LOST_MESSAGE)
@@ -321,7 +336,10 @@ def _awaited(snapshot: Snapshot, finding: Finding) -> list[AwaitedMessage]:
 
 
 def _lost(snapshot: Snapshot, root: NodeId, culprit: NodeId) -> tuple[NodeId, Again]:
-    """Return the lost message for which `root` waits, and its sender: `culprit`, or `root` itself for its request."""
+    """Return the lost message for which the node `root` waits, after its sender.
+
+    The sender is `culprit`, the awaited node, or `root` itself if its request was lost.
+    """
     wait = wait_of(snapshot, root)
     awaited = wait.awaited[culprit]
     src, dst = awaited.edge or (culprit, root)

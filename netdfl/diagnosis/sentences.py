@@ -1,4 +1,4 @@
-"""The sentence of a finding, with one clause for each reason. All its English text is here."""
+"""The sentence about a diagnosed stall, with one clause for each reason. All its English text is here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _DOWN = {ReasonKind.PAUSED: "paused", ReasonKind.STANDING: "standing still outsi
 
 
 def say(grounds: Grounds, roots: Sequence[NodeId], behind: Sequence[NodeId], *, permanent: bool) -> str:
-    """Return the main part of a finding's sentence; its beginning in time and the remedies come after it."""
+    """Return the main part of a stall's sentence: which nodes wait, for what, and why.
+
+    `behind` wait for `roots` in turn.
+    """
     if grounds.passed:
         return _circles(grounds, roots)
     if grounds.alone is ReasonKind.SILENT:
@@ -84,7 +87,7 @@ def _no_room(grounds: Grounds) -> str:
 
 
 def _for_now(grounds: Grounds) -> str:
-    """Return the phrase about a stall that ends by itself."""
+    """Return the phrase about a stall that ends by itself, such as a wait for a node that is still at work."""
     first = min(grounds.reasons, key=lambda each: each.source)
     roots, culprit = _waiters(grounds.reasons), first.source
     who = f"{words.nodes(roots)} {'waits' if len(roots) == 1 else 'wait'} in {_where(grounds.reasons)}"
@@ -111,7 +114,7 @@ def _for_now(grounds: Grounds) -> str:
 
 
 def _told(grounds: Grounds, groups: Sequence[Sequence[Reason]]) -> list[str]:
-    """Return one clause for each group of reasons."""
+    """Return one clause of the stall's sentence for each group of reasons why awaited messages do not come."""
     told: set[NodeId] = set()
     said = []
     for group in groups:
@@ -153,7 +156,7 @@ def _what_of(grounds: Grounds, group: Sequence[Reason]) -> str:
 
 
 def _silent(grounds: Grounds, group: Sequence[Reason], whose: str = "") -> str:
-    """Return a phrase such as `loop has not answered for 8 s`."""
+    """Return a phrase about event loops that do not answer, such as `loop has not answered for 8 s`."""
     silent, many = _lasting(grounds, min(each.since_ns for each in group)), len(_sources(group)) > 1
     return f"loop{'s' * many}{whose} {'have' if many else 'has'} not answered for {silent}"
 
@@ -241,7 +244,10 @@ def _cut(grounds: Grounds, group: Sequence[Reason]) -> str:
 
 
 def _divide(grounds: Grounds, group: Sequence[Reason]) -> Divide | None:
-    """Return the groups of nodes that the links of `group` separate, if any."""
+    """Return how the links that the reasons in `group` are about divide the fleet into groups of nodes.
+
+    Return None if they don't.
+    """
     return next((each for each in grounds.divides if each.edges == tuple(_edges(group))), None)
 
 

@@ -33,7 +33,10 @@ def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -
 
 
 def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
-    """Return a key that is equal for waits of one stall: the same message, outage of links, or awaited node."""
+    """Return a key of the wait `pair`, (waiter, source), that is equal for waits with the same cause, as one stall.
+
+    The cause is a message, an outage of links, or the awaited node.
+    """
     if why_of(snapshot, *pair) is ReasonKind.CUT:
         edge = edge_of(snapshot, pair)
         return "cut", edge.event, edge.heals_ns
@@ -41,7 +44,10 @@ def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
 
 
 def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
-    """Return whether the awaited message was sent, or its sender began to work, less than `patience_ns` ago."""
+    """Return whether the message that `pair`, (waiter, source), is about was sent less than `patience_ns` ago.
+
+    If its sender is still at work, the time since that work began counts.
+    """
     since_ns = awaited_of(snapshot, pair).since_ns
     if why_of(snapshot, *pair) is ReasonKind.AT_WORK:
         since_ns = snapshot.nodes[pair[1]].since_ns
@@ -53,7 +59,10 @@ def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
 
 
 def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:
-    """Follow the waits from `start` to those whose cause is no other wait; yield each as (cause, (waiter, source))."""
+    """Follow waits from the node `start` to waits not caused by others; yield each as (cause, (waiter, source)).
+
+    Nodes in `stuck`, which wait permanently, are not followed.
+    """
     seen, todo = {start}, [start]
     while todo:
         node = todo.pop()
@@ -75,7 +84,9 @@ def _say(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], reached: Colle
 
 
 def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
-    """Return when the last of these waits ends by the scenario or a deadline; None if that is unknown for any of them.
+    """Return when the last of the waits `pairs`, each (waiter, source), ends; None if that is unknown for any of them.
+
+    The scenario may end a wait by ending an outage, or a deadline does.
 
     A node that is down behind a link that is down sends nothing before both outages are over.
     """
@@ -91,7 +102,7 @@ def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
 
 
 def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings about event loops that do not answer and for which no finding in `found` accounts."""
+    """Yield findings about nodes whose event loop does not answer and about which no stall in `found` is."""
     told = {culprit for finding in found if finding.cause is Cause.BLOCKED_LOOP for culprit in finding.culprits}
     for node, now in sorted(snapshot.nodes.items()):
         silent_ns = snapshot.at_ns - now.since_ns

@@ -54,7 +54,7 @@ class WaitKind(StrEnum):
 
 
 class AwaitedFate(StrEnum):
-    """The fate of an awaited message.
+    """The state of a message that a node awaits: not sent yet, on its way, lost, ...
 
     `UNSENT`: its sender has not reached its step yet. `HELD`: a full mailbox or a link that is down keeps it. `MISSED`:
     its sender crashed, and is past its step since its return. `NEVER`: its sender is past its step without sending it.
@@ -74,9 +74,9 @@ def reason_of_loss(fate: Fate) -> FateReason:
 
 
 LOST_BY_GONE = reason_of_loss(Fate.GONE)
-"""The reason of a loss for a message whose receiver was down."""
+"""The reason why a message was lost whose receiver was down."""
 LOST_BY_RESTART = FateReason("before a restart of its receiver")
-"""The reason of a loss for a message that its receiver had taken in a life that has ended."""
+"""The reason why a message was lost, if it came before its receiver crashed and restarted."""
 TAKEN_FOR_GONE = FateReason("taken for gone")
 """The reason why a message was never sent: the failure detector of its sender had called the receiver gone."""
 
@@ -86,10 +86,10 @@ MOST_RESENDS = 10
 
 @dataclass(frozen=True, slots=True)
 class AwaitedMessage:
-    """A message that a node waits for, and its fate.
+    """A message that a node waits for, and what became of it so far.
 
     Attributes:
-        fate: its fate.
+        fate: its state, such as unsent or lost.
         reason: the reason of its loss, or for which it was never sent.
         edge: the edge on which it is or was lost; None: not known.
         resent: whether its sender sends it again by itself.
@@ -135,7 +135,7 @@ class WaitNow:
         gone: the nodes that the failure detector calls gone, which are not waited for.
         undecided: the nodes that the failure detector may still call gone.
         essential: whether the wait goes on even for nodes that are called gone.
-        from_anybody: whether the senders are not known, so that no node is left out for being gone.
+        from_anybody: whether the node does not know its senders, so that it leaves out no node for being gone.
         cumulative: whether a later message of a node also ends the wait for it.
         since_ns: when the wait began.
         deadline_ns: when the wait ends by itself; None: it has no deadline.
@@ -158,7 +158,7 @@ class WaitNow:
 
     @property
     def short(self) -> int:
-        """Number of messages that must still come."""
+        """Number of messages that must still come before the node may continue."""
         return self.need - len(self.have)
 
     @property

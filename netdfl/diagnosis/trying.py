@@ -21,12 +21,12 @@ from netdfl.diagnosis.snapshot import AWAY, DOWN, AwaitedFate, Snapshot, State, 
 
 NEVER_NS = 2**63
 LATER_NS = NEVER_NS - 1
-"""In place of an event's time: some time that is not known."""
+"""A value in place of the time of an event that will happen, but at an unknown time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingEffect:
-    """The effect that a setting would have on waits, each given as a pair (waiter, source).
+    """The effect that a setting of the scenario would have on waits, each given as (waiting node, awaited node).
 
     Attributes:
         supply: returns whether the message would come with the setting; None: as without it.
@@ -42,7 +42,7 @@ ENDED = SettingEffect(supply=lambda snapshot, pair: _ended(snapshot, *pair))
 
 
 class Trials:
-    """The trials of settings on one snapshot, each computed once, on demand."""
+    """The trials of a scenario's settings on one snapshot of a stalled fleet: would a setting end the stall sooner?"""
 
     def __init__(self, snapshot: Snapshot, changes: Mapping[str, SettingEffect]) -> None:
         """Prepare to try settings on `snapshot`; `changes` has the effect of each setting on waits."""
@@ -52,8 +52,8 @@ class Trials:
     def helps(self, setting: str, roots: Collection[NodeId], *, ended: bool = False) -> bool:
         """Return whether each of the waiting `roots` continues sooner with `setting` than without it.
 
-        `ended`: compare with a run in which permanent stalls are ended. If a root has more steps of its round to make,
-        no node may stay stuck with the setting, for the root would wait for that node in a later step.
+        `ended`: compare with a run in which the scenario ends permanent stalls. If a root has more steps of its round
+        to make, no node may stay stuck with the setting, for the root would wait for that node in a later step.
         """
         before = self._goes_on("ended", ENDED) if ended else self._goes_on("", NOTHING)
         after = self._goes_on(setting, self.changes[setting])
@@ -71,7 +71,7 @@ class Trials:
 
 
 def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId, int]:
-    """Return when each waiting node of `snapshot` continues with the effect `change`; `NEVER_NS` if it never does."""
+    """Return when each waiting node of `snapshot` continues under a setting with the effect `change`, or `NEVER_NS`."""
     waits, ends = {node: _PendingWait(wait) for node, wait in snapshot.waiting}, dict[NodeId, int]()
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     due: list[_WaitEvent] = []
@@ -91,9 +91,9 @@ def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId,
 
 
 _WaitEvent: TypeAlias = tuple[int, NodeId, NodeId, bool]
-"""An event of a wait: its time, the waiter, the source, and whether its message comes or it is left out."""
+"""An event in a trial: time, waiting node, awaited node, and whether its message comes; if not, it is left out."""
 _ENOUGH = -1
-"""In place of a source: the whole wait is over."""
+"""A value in place of an awaited node in an event that ends the whole wait."""
 
 
 class _PendingWait:
@@ -105,7 +105,10 @@ class _PendingWait:
         self.short, self.missing = wait.short, set(wait.awaited)
 
     def take(self, source: NodeId, *, came: bool) -> bool:
-        """Process an event about `source`; return whether the wait is over then."""
+        """Process the event that the awaited node `source` is served or left out; return whether the wait is over then.
+
+        `came`: its message came; else the node waits for it no more.
+        """
         if source == _ENOUGH:
             return True
         self.short -= came
@@ -114,7 +117,10 @@ class _PendingWait:
 
 
 def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: SettingEffect) -> Iterator[_WaitEvent]:
-    """Yield the events that can end a wait, without messages of other nodes that must first continue themselves."""
+    """Yield the events that can end a wait, except messages of nodes that must first continue themselves.
+
+    `change` is the effect of the setting that is tried.
+    """
     if wait.short <= 0 or not (wait.awaited or wait.from_anybody):
         yield snapshot.at_ns, node, _ENOUGH, True
     if wait.deadline_ns is not None:
@@ -148,7 +154,7 @@ def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
 
 
 def _ended(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply | None:
-    """Return `SURE` for a source that only waits itself, and else None: the effect if permanent stalls are ended."""
+    """Return `SURE` if `source` only waits itself, else None: the effect on waits if permanent stalls are ended."""
     return Supply.SURE if _supply(snapshot, node, source) is Supply.IF_RELEASED else None
 
 

@@ -1,8 +1,8 @@
-"""The pace of a fleet, which decides when to look at it, and the history of its findings. No I/O.
+"""The pace of a fleet, which decides when to check it for stalls, and the history of its findings. No I/O.
 
-`Pace` learns how long rounds take, so that a look comes when nodes have been quiet for longer than that explains.
-`FindingHistory` keeps the findings of all looks: which are new, which are over. `Window` keeps the snapshot with which
-a later one is compared to find a livelock.
+`Pace` learns how long rounds take, so that a check (a look) comes when nodes have begun no round for longer than that
+explains. `FindingHistory` keeps the stalls found by all looks: which are new, which are over. `Window` keeps the
+snapshot with which a later one is compared to find a livelock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Pace:
         self._stalled: dict[NodeId, int] = {}
 
     def at(self, node: NodeId, round: int, now_ns: int) -> None:
-        """Record that `node` is in `round`; if the round is new, store the duration of the last one."""
+        """Record that `node` is in `round` at `now_ns`; if the round is new, store how long its last round took."""
         before, since_ns = self.rounds[node]
         if round != before:
             self.rounds[node] = (round, now_ns)
@@ -62,11 +62,11 @@ class Pace:
 
     @property
     def look_ns(self) -> int:
-        """The time between two looks at a fleet."""
+        """The time in ns between two checks of a fleet for stalls."""
         return FIRST_LOOK_NS if self.round_ns is None else self.patience_ns // 2
 
     def next_look_ns(self, now_ns: int) -> int:
-        """Return the time of the next look. In a long first round looks become rarer, because each asks all nodes."""
+        """Return the time of the fleet's next check for stalls. In a long first round checks become rarer."""
         wait_ns = self.look_ns
         return now_ns + (wait_ns if self.round_ns is not None else max(wait_ns, (now_ns - FIRST_NS) // 2))
 
@@ -110,20 +110,21 @@ def _down(snapshot: Snapshot) -> set[NodeId]:
 
 
 class FindingHistory:
-    """The findings of a run: those whose stalls still last, and those whose stalls are over."""
+    """The stalls found during a run: the ones that still last, and the ones that are over."""
 
     def __init__(self) -> None:
-        """Start without findings."""
+        """Start without any stall."""
         self.open: list[Finding] = []
         self.closed: list[Finding] = []
 
     def take(self, found: Iterable[Finding], lasts: Callable[[Finding], bool] = lambda finding: False) -> list[Finding]:
-        """Add what a look at the fleet `found`; return the findings that are new, newly confirmed, or newly permanent.
+        """Add the stalls that a check of the fleet `found`.
 
-        An earlier finding may be missing in a look, because the look has more patience or because something may still
-        end the stall. Such a finding stays open while it `lasts`, but is not permanent any more. It is over if another
-        finding has its waits now, or if its nodes are held by a permanent stall. A permanent finding that a later one
-        continues is not over: the later one takes over its beginning.
+        Return the ones that are new, newly confirmed or newly permanent. An earlier finding may be missing in a check,
+        because waits may last longer now before they count or because something may still end the stall. Such a finding
+        stays open while it `lasts`, but is not permanent any more. It is over if another finding has its waits now, or
+        if its nodes are held by a permanent stall. A permanent finding that a later one continues is not over: the
+        later one takes over its beginning.
         """
         found = list(found)
         before = _earlier(self.open, found)
@@ -150,12 +151,12 @@ class FindingHistory:
 
     @property
     def findings(self) -> list[Finding]:
-        """All findings, in order of discovery."""
+        """All stalls found so far, over or not, in order of discovery."""
         return sorted([*self.closed, *self.open], key=lambda finding: finding.found_ns)
 
 
 def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Finding | None]:
-    """Return, for each of `found`, the finding of the last look that it continues, by its waits or culprits."""
+    """Return, for each stall in `found`, the one of `before` that it continues, by its waits or awaited nodes."""
     left = list(before)
     earlier: list[Finding | None] = [None] * len(found)
     for alike in (Finding.is_same, Finding.is_kin):
@@ -168,7 +169,7 @@ def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Findin
 
 
 def _is_behind(before: Finding, now: Finding) -> bool:
-    """Return whether all nodes of the temporary finding `before` are held by the permanent finding `now`."""
+    """Return whether the permanent stall `now` keeps all nodes of the temporary stall `before` from continuing."""
     held = {*now.roots, *now.behind}
     return now.permanent and not before.permanent and held.issuperset((*before.roots, *before.culprits))
 

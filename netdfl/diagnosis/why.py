@@ -1,4 +1,4 @@
-"""The data of a finding's sentence, as typed values: the reason for each wait, and further contents.
+"""The data for the sentence about a stall, as typed values: the reason for each wait, and further contents.
 
 There is no text for people here. `sentences.py` makes the sentence from these values when a finding is shown, so that
 findings are compared and grouped by values.
@@ -60,7 +60,7 @@ NEVER_SENT = frozenset({ReasonKind.PAST, ReasonKind.FINISHED, ReasonKind.TAKEN_F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """The reason for which `source` keeps `waiter` waiting.
+    """The reason why the message of `source` for which `waiter` waits does not come.
 
     Attributes:
         waiter: the node that waits.
@@ -69,7 +69,7 @@ class Reason:
         why: the kind of the reason.
         edge: the edge on which the message is, was lost, or would come. If it begins at `waiter`, the message is a
             request.
-        loss: the record's reason of the loss.
+        loss: the reason of the loss as in the run's record, such as `down`.
         notice: whether the message is a notice.
         resent: whether the message will be sent again.
         event: the entry of the scenario's events that is the reason.
@@ -113,7 +113,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A node in a circle of waits, and what it lacks.
+    """A node that waits in a deadlock, and how many messages, of which nodes, it lacks.
 
     Attributes:
         node: the node that waits.
@@ -131,14 +131,15 @@ class Need:
 
 
 FEW_LINKS = 2
-"""The most links that a sentence names one by one; of more, it names the sides that they divide."""
+"""The most links that a sentence names one by one; of more, it names the groups of nodes that they separate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divide:
     """A division of the fleet by the links `edges`, all down.
 
-    `sides` are the groups between which nothing passes; `one_way`: only nothing from the first to the second.
+    `sides` are the groups of nodes between which no message passes. With `one_way`, that is known only from the first
+    to the second.
     """
 
     edges: tuple[Edge, ...]
@@ -148,17 +149,17 @@ class Divide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """The data from which a finding's sentence is made.
+    """The data from which the sentence about a stall is made.
 
     Attributes:
-        at_ns: the time of the look.
+        at_ns: the time of the snapshot in which the stall was seen.
         reasons: the reasons of the waits.
-        knot: the needs of nodes that wait for each other.
-        divides: the sides that links which are down divide.
-        room: whether all waits are for room.
+        knot: the nodes that wait for each other, with what each lacks.
+        divides: the groups of nodes that links which are down separate.
+        room: whether all waits are for room in a mailbox.
         passed: number of messages that passed in `window_ns` while no node finished a round.
-        window_ns: the length of that window.
-        alone: the reason of nodes that no other node waits for.
+        window_ns: the length of the time in which they passed.
+        alone: the reason for nodes that stand still although no other node waits for them.
         since_ns: since when these nodes are in their state.
         rounds: the rounds of nodes in a livelock.
     """
@@ -183,11 +184,11 @@ _PLACES = (
     frozenset({ReasonKind.SILENT}),
     NEVER_SENT,
 )
-"""The kinds of reasons in the order of their clauses in a sentence."""
+"""The kinds of reasons for waits, in the order of their clauses in the sentence about a stall."""
 
 
 def clause_of(reason: Reason) -> tuple[int, Hashable]:
-    """Return a key: reasons with the same key share a clause of a sentence.
+    """Return a key of a reason for a wait: reasons with the same key share a clause of the stall's sentence.
 
     It is the place of the clause, and what must be equal within it, such as the end of an outage.
     """
@@ -203,7 +204,7 @@ def clause_of(reason: Reason) -> tuple[int, Hashable]:
 
 
 def clauses(reasons: Iterable[Reason]) -> list[list[Reason]]:
-    """Return the reasons grouped by clause, in the order of the sentence."""
+    """Return the reasons for waits, grouped by the clause of the stall's sentence that tells them, in its order."""
     groups: defaultdict[tuple[int, Hashable], list[Reason]] = defaultdict(list)
     for each in reasons:
         groups[clause_of(each)].append(each)

@@ -49,7 +49,7 @@ def for_whom(wait: WaitNow) -> str:
 
 
 def lacking(sources: Sequence[NodeId], short: int, *, room: bool) -> str:
-    """Return the nodes whose messages are lacking: `1 and 2`, or `2 of 1, 2 and 5` if `short` messages suffice.
+    """Return the nodes whose messages are lacking: `1 and 2`, or `2 of 1, 2 and 5` if `short` of them suffice.
 
     `room`: room in their mailboxes is lacking instead.
     """
@@ -104,7 +104,7 @@ def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
 
 
 def joins(at_ns: Sequence[int | None], in_rounds: Sequence[int | None], *, many: bool) -> str:
-    """Return a phrase about one node or `many` that have yet to join: `joins at 20 s`, `joins in round 5`."""
+    """Return a phrase about one node or `many` that join the fleet late: `joins at 20 s`, `joins in round 5`."""
     known = [ns for ns in at_ns if ns is not None]
     by_round = [round for ns, round in zip(at_ns, in_rounds, strict=True) if ns is None and round is not None]
     when = ([f"at {seconds(max(known))}"] if known else []) + ([f"in {rounds(by_round)}"] if by_round else [])
