@@ -1,10 +1,10 @@
-"""Bounds on the messages and calls that real nodes hold before they need them, derived from the scenario.
+"""Bounds on the messages and RPC calls that nodes in real processes hold before they need them, from the scenario.
 
     of one peer       `window` messages that arrive early, each as long as this model's
     in all            the same for each of its `peers`
     on a connection   `streams` calls at a time, for the pairs of `together` nodes that may share it
-    of a process      `calls` that it has not looked at yet
-    at a port         `connections`, few of which are left to callers without a proof
+    of a process      `calls` that it has not handled yet
+    at a port         `connections`, few of them for callers that have not proved the fleet's secret
 
 A message beyond a bound is held back: its sender waits, and nothing is lost. The first message of a peer is always
 kept.
@@ -23,14 +23,19 @@ STREAMS_A_PAIR = 4
 """The most open calls between two nodes: a stream of messages, a hello or a message in chunks, two that end now."""
 STREAMS_BESIDE = 16
 CALLS_BESIDE = 64
-"""How many calls may wait at a process besides the calls of its nodes' peers. A call that waits takes some 40 kB."""
+"""How many RPC calls may wait to be handled by a process besides the calls of its nodes' peers.
+
+A call that waits takes some 40 kB.
+"""
 CONNECTIONS_A_PROCESS = 4
 """Connections to a port from each other process: one for messages, one for heartbeats, and two that failed unnoticed
 or serve calls by hand."""
 VISITORS, MOST_VISITORS = 192, 64
-"""VISITORS: the most connections to a port over which nobody has proved the fleet's secret, each of which takes 10 to
-45 kB. MOST_VISITORS: how many of these each check leaves open. Their difference is the number that strangers must
-open between two checks before a member finds no place."""
+"""VISITORS: the most connections to a port over which nobody has proved the fleet's secret.
+
+Each takes 10 to 45 kB. MOST_VISITORS: how many of these each periodic check leaves open. Their difference is the number
+that strangers must open between two checks before a node of the fleet gets no connection.
+"""
 
 
 def connections_for(processes: int) -> int:
@@ -40,15 +45,15 @@ def connections_for(processes: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBounds:
-    """The memory limits of a fleet's nodes for data that others send.
+    """The limits on messages, RPC calls and connections of other processes that a fleet's nodes hold in memory.
 
     Attributes:
         window: the most early messages of one peer that a node keeps.
         frame_bytes: the bytes of a message with one vector of this model.
         peers: the most peers that a node receives from.
         together: the number of nodes in a process.
-        streams: the most calls at a time on a connection.
-        calls: the most calls that wait until a process looks at them.
+        streams: the most RPC calls at a time on a connection.
+        calls: the most RPC calls that wait until a process handles them.
         connections: the most connections to a port.
     """
 

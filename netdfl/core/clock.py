@@ -52,7 +52,7 @@ class Alarm:
     """
 
     def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
-        """Prepare to call `ring`; the alarm is not set yet."""
+        """Prepare to call `ring` at a due time of `clock`; no due time is set yet."""
         self._clock, self._ring = clock, ring
         self._due_ns: int | None = None
         self._name: TimerName = ()
@@ -61,7 +61,7 @@ class Alarm:
 
     @property
     def rings(self) -> bool:
-        """Whether the timer will call back when it fires, and not only set itself again for a later due time."""
+        """Whether the callback is called when the timer fires, which else only sets itself again for a later time."""
         return self._due_ns is not None and self._due_ns <= self._wakes_ns
 
     def set(self, at_ns: int, name: TimerName) -> None:

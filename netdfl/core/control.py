@@ -22,7 +22,7 @@ EVALUATOR = -1
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """The order that tells a node the network addresses of other nodes."""
+    """The order with which the supervisor gives a node the network addresses of other nodes."""
 
     addresses: Mapping[NodeId, str]
 
@@ -43,7 +43,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The order to stop waiting for a node that is gone, until it returns."""
+    """The order to stop waiting for a node that is gone, after a crash, say, until it returns."""
 
     node: NodeId
     reason: str
@@ -51,7 +51,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The order to expect messages of a returned node again; `epoch` is the number of its new life.
+    """The order to expect messages of a returned node again; `epoch` is the number of its restarts.
 
     A node that joins late sends no messages of rounds before `first`.
     """
@@ -72,7 +72,7 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The order to stop in good order within a grace period."""
+    """The order to a node to stop in good order within `grace_s` seconds."""
 
     reason: str
     grace_s: float
@@ -96,7 +96,7 @@ class Again:
 
     @property
     def sent(self) -> PeerMessage:
-        """The message by its receiver and its identity, as its sender stores it."""
+        """The message to repeat, as its sender stores it: its receiver and its identity (kind, round, step)."""
         return self.dst, LogicalId(self.kind, StepId(self.round, self.step))
 
 
@@ -129,9 +129,9 @@ class Rejoin:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One life of a node, from a start to its end: the number of restarts before, and how it rejoins.
+    """One run of a node's process, from its start to its end: the number of restarts before, and how it rejoins.
 
-    `rejoin` is None in the first life.
+    `rejoin` is None in the first run.
     """
 
     epoch: int = 0
@@ -140,10 +140,10 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The end of life `epoch` of a node without an order to end: its exit code or signal, and its last output.
+    """The end of a node's process without an order to end: its exit code or signal, and its last output (`words`).
 
-    `lost` names a cause outside of the node, such as its machine; code and signal mean nothing then. Whatever started
-    the node may start it again within `within_ns` nanoseconds.
+    `epoch` counts the node's restarts before. `lost` names a cause outside of the node, such as its machine; code and
+    signal mean nothing then. Whatever started the node may start it again within `within_ns` nanoseconds.
     """
 
     epoch: int
@@ -161,7 +161,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """The answer to a clock question: `at_ns` is the supervisor's monotonic clock at question `number`."""
+    """The supervisor's answer to a node's request `number` for its clock: `at_ns` is its monotonic clock then."""
 
     number: int
     at_ns: int
@@ -169,12 +169,12 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True)
 class CoreRates:
-    """The order to a node to send over core links at these rates.
+    """The order to a node to limit its messages over core links (shared links of the emulated network) to these rates.
 
     Attributes:
         rates_bps: the largest rate in bit/s by receiver, for receivers whose rate has changed.
         since_ns: the fleet's time since when the rates hold.
-        answers: whether this answers the last `CoreFlows` of the node.
+        answers: whether this answers the node's last report of its messages on core links (`CoreFlows`).
     """
 
     rates_bps: Mapping[NodeId, int]
@@ -199,7 +199,7 @@ class Hello:
         address: the address at which it listens, `host:port`.
         scenario_hash: the hash of its scenario.
         protocol_version: the version of the protocol that it speaks.
-        epoch: the number of the node's life; 0 is the first.
+        epoch: the number of the node's restarts; 0 at its first start.
         versions: the versions of its software where they may differ from the supervisor's.
     """
 
@@ -231,14 +231,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ModelSaved:
-    """The report that a round's model has been delivered to the evaluator."""
+    """A node's report that its model of a round has reached the evaluator, the process that measures accuracy."""
 
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """The report of an event at a node, such as a finding, in the form in which it is recorded."""
+    """The report of an event at a node, such as a deadlock that it detected, with the fields of the run's record."""
 
     at_ns: int
     round: int
@@ -278,26 +278,26 @@ class Crashed:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The report of the figures of one round; the key `test_accuracy@3` is for a figure of node 3's model alone."""
+    """The evaluator's report of one round's metrics; the key `test_accuracy@3` is for node 3's model alone."""
 
     round: int
     figures: Mapping[str, float]
 
 
 def of_node(name: str, node: NodeId) -> str:
-    """Return the key for the figure `name` of one node's model among a round's figures, such as `test_accuracy@3`."""
+    """Return the key for the metric `name` of one node's model among a round's metrics, such as `test_accuracy@3`."""
     return f"{name}@{node}"
 
 
 def split_figure(name: str) -> tuple[str, NodeId | None]:
-    """Split the key of a figure into the figure's name and the node; None if the figure is of the whole fleet."""
+    """Split the key of a metric, such as `test_accuracy@3`, into its name and the node (None: the whole fleet)."""
     plain, at, node = name.partition("@")
     return plain, int(node) if at and node.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """The answer to a probe: an account of the node's waits and messages, in the form of `netdfl.diagnosis.account`."""
+    """A node's answer to the order to report its waits and messages, with the fields of `netdfl.diagnosis.account`."""
 
     id: int
     account: Mapping[str, Scalar]
@@ -305,14 +305,14 @@ class ProbeReply:
 
 @dataclass(frozen=True, slots=True)
 class Bye:
-    """The last report before a node leaves: `done`, or the reason for leaving early."""
+    """A node's last report before its process ends: `done`, or the reason for ending early."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskClock:
-    """A question for the reading of the supervisor's clock, from a node whose machine has a different clock."""
+    """A node's request for the reading of the supervisor's clock, because the node's machine has a different clock."""
 
     number: int
 
@@ -334,7 +334,9 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class CoreFlows:
-    """The report of a node's messages that cross core links now, in worlds where each node emulates its own links.
+    """The report of a node's messages that cross core links (shared links of the emulated network) now.
+
+    Nodes send it where each one emulates its own links.
 
     Attributes:
         offers_bps: by receiver, for receivers with a change: the rate in bit/s that the message would get if no core

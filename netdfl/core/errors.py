@@ -32,7 +32,7 @@ from netdfl.core.fates import FOREIGN, MALFORMED, FateReason
 MOST_SHOWN = 100
 """The most mistakes of one scenario that are printed."""
 MOST_LETTERS = 2000
-"""The most characters of a part of a printed mistake."""
+"""The most characters of each printed text about a mistake in a scenario."""
 
 
 class NetdflError(Exception):
@@ -45,7 +45,7 @@ class InputError(NetdflError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a scenario: its place, the fault, and the remedy."""
+    """One mistake in a scenario: its place in the file, the fault, and the remedy."""
 
     what: str
     expected: str = ""
@@ -84,10 +84,13 @@ class NotFetchedError(DatasetError):
 
 
 class OwnPartError(InputError, ValueError):
-    """The error for a user's own part that does not do what its kind has to; `remedy` is the correct signature."""
+    """The error for a user's own component, such as a compressor, that breaks its interface.
+
+    `remedy` is the correct signature.
+    """
 
     def __init__(self, what: str, remedy: str = "") -> None:
-        """Describe the wrong behavior of the part."""
+        """Describe the wrong behavior of the user's component (`what`) and the remedy."""
         super().__init__(f"{what}, {remedy}" if remedy else what)
         self.what, self.remedy = what, remedy
 
@@ -144,7 +147,7 @@ class TrainingError(NetdflError):
 
 
 class NotFiniteError(TrainingError):
-    """The error for a loss or parameter that became infinite or NaN in local step `step`, from 0.
+    """The error for a loss or parameter that became infinite or NaN in the local training step `step`, from 0.
 
     -1 is the last step.
     """

@@ -1,4 +1,4 @@
-"""The fates of messages: their kinds and reasons, their text, and the classes in which they are counted.
+"""How messages end (their fates), such as delivered or lost: kinds, reasons, texts, and the classes for counting.
 
 This is the one home of the classification: live views, results, reports and studies all use `Fate.counts_as`. A fate
 is a kind, with a reason where there is more to say. Reasons are open: a user's own link rule, or another version of
@@ -22,15 +22,18 @@ from operator import attrgetter
 from typing import ClassVar, NamedTuple, NewType, Self
 
 FateReason = NewType("FateReason", str)
-"""The reason of a fate, one word such as `loss`; empty where the kind of fate says all."""
+"""The reason why a message ended as it did, one word such as `loss`; empty where the kind of end says all."""
 NO_REASON = FateReason("")
 LOSS, CORRUPT, QUEUE, SCRIPTED = map(FateReason, ("loss", "corrupt", "queue", "scripted"))
 DOWN, RESET, GONE, FOREIGN, MALFORMED = map(FateReason, ("down", "reset", "gone", "foreign", "malformed"))
-"""The reasons of fates that more than one module uses."""
+"""The reasons why messages were lost or refused that more than one module uses."""
 
 
 class FateKind(StrEnum):
-    """The kind of a message's fate, as its receiver or its channel saw it. The run's record holds these values."""
+    """How a message ended (delivered, dropped, ...), as its receiver or its channel saw it.
+
+    The run's record holds these values.
+    """
 
     DELIVERED = "delivered"
     LATE = "late"
@@ -42,7 +45,10 @@ class FateKind(StrEnum):
 
 
 class FateClass(StrEnum):
-    """The class in which a message with a given fate is counted. Every sent message is in exactly one class."""
+    """The class in which a message is counted by how it ended, such as `lost` for a dropped one.
+
+    Every sent message is in exactly one class.
+    """
 
     DELIVERED = "delivered"
     LOST = "lost"
@@ -62,10 +68,10 @@ MEANINGS = {
     FateClass.REFUSED: "came, and was turned away: malformed, foreign, or its receiver had made its last round",
     FateClass.UNFINISHED: "still on its way at the end",
 }
-"""An explanation of each class of fates, for people."""
+"""An explanation, for people, of each class in which messages are counted by how they ended."""
 
 NOT_DELIVERED = tuple(name.value for name in FateClass if name is not FateClass.DELIVERED)
-"""The names of all classes of fates but `delivered`."""
+"""The names of all classes in which messages are counted by how they ended, but `delivered`."""
 
 _TOLD = re.compile(r"[a-z_]+(:[\w.-]{1,64})?")
 _CLASSES = {
@@ -85,7 +91,7 @@ class _KindAndReason(NamedTuple):
 
 
 class Fate(_KindAndReason):
-    """The fate of a message: a kind, and a reason if there is more to say.
+    """How a message ended, such as delivered or dropped: a kind, and a reason if there is more to say.
 
     A tuple, so that equal fates are equal keys at the cost of two strings. `ARRIVED` has the fates of messages that
     reached their receiver, used or not. `Fate.GONE` is the fate of a message to a node that is down.
@@ -117,13 +123,16 @@ class Fate(_KindAndReason):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Parse the stored text of a fate, with any reason. Raises ValueError for an unknown kind."""
+        """Parse the stored text of how a message ended, such as `dropped:loss`, with any reason.
+
+        Raises ValueError for an unknown kind.
+        """
         kind, _, reason = text.partition(":")
         return cls(FateKind(kind), FateReason(reason))
 
     @staticmethod
     def is_text(text: str) -> bool:
-        """Return whether `text` is a known kind of fate with a one-word reason.
+        """Return whether `text` is a known kind of message end, such as `dropped`, alone or with a one-word reason.
 
         Use it to check texts from other nodes.
         """
@@ -131,12 +140,12 @@ class Fate(_KindAndReason):
 
     @property
     def text(self) -> str:
-        """The fate as text in the store and on the wire: `delivered`, `dropped:loss`."""
+        """How the message ended, as text in the store and on the wire: `delivered`, `dropped:loss`."""
         return FATE_TEXTS[self]
 
     @property
     def counts_as(self) -> FateClass:
-        """The class in which the fate is counted."""
+        """The class in which a message that ended so is counted, such as `lost` for dropped ones."""
         return _CLASSES[self.kind]
 
     def __str__(self) -> str:
@@ -144,10 +153,10 @@ class Fate(_KindAndReason):
 
 
 class _FateTexts(dict[Fate, str]):
-    """A cache of the text of each fate: a fleet writes very many rows, of few fates."""
+    """A cache of the texts of fates (how messages ended): a fleet writes very many rows, with few different fates."""
 
     def __missing__(self, fate: Fate) -> str:
-        """Compose and store the text of a fate."""
+        """Compose the text of how a message ended, such as `dropped:loss`, and store it in the cache."""
         text = self[fate] = f"{fate.kind.value}:{fate.reason}" if fate.reason else fate.kind.value
         return text
 
@@ -163,7 +172,7 @@ Fate.ARRIVED = frozenset({Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE})
 
 @dataclass(slots=True)
 class MessageCounts:
-    """The number of messages in each class of fate.
+    """The numbers of messages by how they ended.
 
     Not frozen: a frozen one takes seven times as long to make.
 

@@ -37,7 +37,7 @@ def check_empty(folder: Path) -> None:
 
 
 def is_of_node(name: str, node: int) -> bool:
-    """Return whether a file name in a run directory, such as `messages-003-1.jsonl`, has the number of `node`."""
+    """Return whether a file name in a run directory, such as `messages-003-1.jsonl`, contains the number `node`."""
     return f"{node:03d}" in name.partition(".")[0].split("-")
 
 

@@ -1,6 +1,6 @@
-"""The outcome of messages (their fate and times): the one value that ledgers, event log and stores share.
+"""The outcome of messages (how and when they ended): one value for the nodes' counters, the event log and the store.
 
-Relies on: the rule in a large fleet: messages of one multicast end at few instants, with one fate, and differ in their
+Relies on: the rule in a large fleet: messages of one multicast mostly end alike, at few instants, and differ in their
 edges alone.
 
 Why: Each layer that keeps the same thing in a form of its own must find the batch anew and undo it for the next one.
@@ -19,7 +19,7 @@ from netdfl.core.types import Edge, Message, MessageId, as_message_id, as_step
 
 
 class Outcome(NamedTuple):
-    """The outcome that messages on several `edges` share: one fate, sent time and arrival time for all of them.
+    """How and when messages on several `edges` ended, with the same times and `fate` (such as delivered) for all.
 
     Times are the clock's nanoseconds; `arrived_ns` is None for messages that never arrived. The contents are left out,
     so that they need not stay in memory for a row.
@@ -36,11 +36,11 @@ class Outcome(NamedTuple):
 as_outcome: Callable[[tuple[Sequence[Edge], MessageId, int, int, int | None, Fate]], Outcome] = partial(
     tuple.__new__, Outcome
 )
-"""Create an outcome from its fields, without the Python call of a named tuple."""
+"""Create an `Outcome` from its fields, faster than by the Python call of a named tuple."""
 
 
 def outcome_of(message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> Outcome:
-    """Return the outcome of a single message."""
+    """Return the outcome of a single message: its size, times, and how it ended (`fate`)."""
     src, dst, kind, incarnation, round, step, attempt, _ = message
     id = as_message_id((kind, incarnation, as_step((round, step)), 0, attempt))
     return as_outcome((((src, dst),), id, nbytes, sent_ns, arrived_ns, fate))

@@ -50,7 +50,7 @@ def seed_streams(seed: int) -> None:
 
 
 class Streams:
-    """All random streams of a fleet, from one seed."""
+    """All random number streams of a fleet, derived from one seed: one stream for each purpose."""
 
     __slots__ = ("_base", "seed")
 
@@ -69,7 +69,7 @@ class Streams:
         return int.from_bytes(self._digest(key)[:8], "little")
 
     def uniform(self, *key: Key) -> float:
-        """Return a number of [0, 1) that depends on the seed and `key` alone, such as for the fate of one message."""
+        """Return a number of [0, 1) that depends on the seed and `key` alone, such as to lose a message or not."""
         return (self.integer(*key) >> 11) * 2.0**-53
 
     def rng(self, *key: Key) -> np.random.Generator:

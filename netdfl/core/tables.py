@@ -1,4 +1,4 @@
-"""Tables of the parts that a scenario can name, and modules that are imported at their first use."""
+"""Tables of the components that a scenario can name (link rules, say), and modules that are imported at first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def by_name(*parts: Callable[..., T]) -> Mapping[str, Callable[..., T]]:
-    """Return a table of the functions `parts`, each under its own name."""
+    """Return a table of the functions `parts`, which build components of a scenario, each under its own name."""
     return MappingProxyType({part.__name__: part for part in parts})
 
 

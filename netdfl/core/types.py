@@ -103,14 +103,14 @@ class Payload:
 
 
 class StepId(NamedTuple):
-    """A step of a round, the place of a message in the algorithm. Steps are ordered by time."""
+    """The round and the step (exchange within the round) to which a message belongs. Steps are ordered by time."""
 
     round: int
     step: int
 
 
 as_step: Callable[[tuple[int, int]], StepId] = partial(tuple.__new__, StepId)
-"""Create a step from its fields, without the Python call of a named tuple."""
+"""Create a `StepId` from its fields, faster than by the Python call of a named tuple."""
 
 
 class LogicalId(NamedTuple):
@@ -128,7 +128,7 @@ class LogicalId(NamedTuple):
 class MessageId(NamedTuple):
     """The identity of one transmission of a message on its edge.
 
-    `incarnation` is the life of the sender, `attempt` counts resends.
+    `incarnation` is the number of the sender's restarts, `attempt` counts resends.
     """
 
     kind: Kind
@@ -144,7 +144,7 @@ class MessageId(NamedTuple):
 
 
 as_message_id: Callable[[tuple[Kind, int, StepId, int, int]], MessageId] = partial(tuple.__new__, MessageId)
-"""Create an id from its fields, without the Python call of a named tuple."""
+"""Create a `MessageId` from its fields, faster than by the Python call of a named tuple."""
 
 
 PeerMessage: TypeAlias = tuple[NodeId, LogicalId]
@@ -191,13 +191,14 @@ class Message(NamedTuple):
 
 
 Outbox: TypeAlias = Mapping[NodeId, Payload]
-"""The payload of each destination of one step: the same object where they agree."""
+"""The contents of a node's messages in one step, by receiver; receivers of equal contents have the same object."""
 
 
 class Multicast(NamedTuple):
     """A message that a node sends to one or several others at one instant.
 
-    `dsts` are all different. `payloads` has the payload of each, in the same order: the same object where they agree.
+    `dsts` are all different. `payloads` has the payload for each, in the same order; receivers of equal contents have
+    the same object.
     """
 
     src: NodeId
@@ -233,7 +234,7 @@ class Multicast(NamedTuple):
 as_multicast: Callable[[tuple[NodeId, tuple[NodeId, ...], MessageId, tuple[Payload, ...]]], Multicast] = partial(
     tuple.__new__, Multicast
 )
-"""Create a multicast from its fields, without the Python call of a named tuple."""
+"""Create a `Multicast` from its fields, faster than by the Python call of a named tuple."""
 
 
 def messages_of(multicasts: Iterable[Multicast]) -> list[Message]:
@@ -252,7 +253,7 @@ _acknowledged_in_order = attrgetter("message.dst", "message.round", "message.ste
 
 
 class Acknowledgement(NamedTuple):
-    """A receiver's answer to a message of this node: taken, or refused for good."""
+    """A receiver's answer to a message of this node: accepted (`taken`), or refused for good."""
 
     message: Message
     taken: bool

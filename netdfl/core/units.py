@@ -91,7 +91,7 @@ class Quantity:
     parse: Callable[[object], object]
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Build a pydantic schema that converts text by `parse`; a number is in base units already."""
+        """Build a pydantic schema that converts text by `parse`; a number counts as a value in base units."""
         from pydantic_core.core_schema import no_info_before_validator_function
 
         return no_info_before_validator_function(

@@ -49,27 +49,30 @@ def source_hash() -> str:
 
 
 def taken(said: Mapping[str, str]) -> dict[str, str]:
-    """Return the known names among the versions that another node sent, with texts that are safe in a sentence."""
+    """Return the versions of known software among `said`, which another node sent, as texts that are safe to print."""
     return {name: "".join(filter(str.isprintable, said[name]))[:MOST_LETTERS] for name in NAMES if name in said}
 
 
 def deciding(theirs: Versions, ours: Versions) -> list[str]:
-    """Return the names of the versions whose difference changes numerical results.
+    """Return the names of the software whose versions differ so that numerical results change.
 
-    A version that one side lacks counts as equal.
+    `theirs` and `ours` are the versions of two nodes or processes. A version that one side lacks counts as equal.
     """
     return [name for name in _both(theirs, ours) if name in DECIDING and _form(name, theirs) != _form(name, ours)]
 
 
 def only_told(theirs: Versions, ours: Versions) -> list[str]:
-    """Return the names of the versions that differ but, as far as is known, do not change numerical results."""
+    """Return the names of the software whose versions differ without a known effect on numerical results."""
     changes = deciding(theirs, ours)
     differ = [name for name in _both(theirs, ours) if theirs[name] != ours[name] and name not in changes]
     return [name for name in differ if name != PYTHON]  # patches of Python differ everywhere, and are recorded
 
 
 def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
-    """Return a sentence why `who` can't join a fleet with `where`; empty if numerical results would be the same."""
+    """Return a sentence why the node `who` can't join a fleet; empty if numerical results would be the same.
+
+    `theirs` are its versions, `ours` the versions of `where`, the name of a node or process of the fleet.
+    """
     names = deciding(theirs, ours)
     if not names:
         return ""

@@ -1,6 +1,7 @@
 """The owner of running code: netdfl, a library, or the user.
 
-A user's code is code outside of netdfl, Python and installed packages, or a package that a scenario names a part of.
+A user's code is code outside of netdfl, Python and installed packages. So is a package from which a scenario takes a
+component, such as a solver.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ HOME = "_netdfl_own_"
 """The first letters of the made-up package names under which modules of a user's folders are imported."""
 _NETDFL = Path(__file__).resolve().parents[1]
 _NEVER = ("netdfl", "torch", "torchvision")
-"""Packages that never count as a user's, even where a scenario names a part of them."""
+"""Packages that never count as a user's code, even where a scenario uses an object of them."""
 _NAMED: set[Path] = set()
-"""Installed files and package folders that count as the user's, because parts of scenarios were imported from them."""
+"""Installed files and package folders that count as the user's, as components of scenarios were imported from them."""
 
 
 def named(module: ModuleType) -> None:
-    """Count the top package of `module` as the user's, even if installed, because a scenario names a part of it."""
+    """Count the top package of `module` as the user's code, even if installed, as a scenario names something in it."""
     name = module.__name__.partition(".")[0]
     top = sys.modules.get(name, module)
     found = [*getattr(top, "__path__", ()), *filter(None, [getattr(top, "__file__", None)])]
@@ -58,7 +59,7 @@ def _because(told: OwnCodeError, raised: BaseException) -> OwnCodeError:
 
 
 def named_error(error: BaseException, doing: str = "") -> str:
-    """Return an error as text: its type, the activity `doing`, and the first line of its message."""
+    """Return an error as text: its type, the activity `doing` that failed, and the first line of its message."""
     return f"{type(error).__name__}{doing}: {said(error)}".rstrip(": ")
 
 
@@ -84,7 +85,7 @@ def own_place(error: BaseException) -> str:
 
 
 def own_place_here() -> str:
-    """Return `file:line` of the user's line in the current call stack; empty if none."""
+    """Return `file:line` of the innermost user's line that netdfl called in the current call stack; empty if none."""
     return _last_own(reversed(list(traceback.walk_stack(None))))
 
 
@@ -98,7 +99,7 @@ def defined_at(thing: object) -> str:
 
 
 def _last_own(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Return `file:line` of the innermost line of a user's part; `frames` start with the outermost.
+    """Return `file:line` of the innermost line of a user's code that netdfl called; `frames` start with the outermost.
 
     Lines of a user's program that calls netdfl do not count.
     """
