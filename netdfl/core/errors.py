@@ -168,7 +168,7 @@ class RunError(NetdflError):
 
 
 class OwnCodeError(RunError):
-    """The error for an exception in a user's own code, with its place; the run can't continue."""
+    """The error for an exception in a user's own code, with file and line; the run can't continue."""
 
 
 def expect(fits: object, name: str, value: object, expected: str) -> None:

@@ -108,17 +108,17 @@ class Fate(_KindAndReason):
 
     @classmethod
     def dropped(cls, reason: FateReason) -> Self:
-        """Return the fate of a message that a link rule dropped."""
+        """Return how a message ended that a link rule dropped: dropped, with this reason."""
         return cls(FateKind.DROPPED, reason)
 
     @classmethod
     def refused(cls, reason: FateReason) -> Self:
-        """Return the fate of a message that its receiver refused."""
+        """Return how a message ended that its receiver refused: refused, with this reason."""
         return cls(FateKind.REFUSED, reason)
 
     @classmethod
     def failed(cls, reason: FateReason) -> Self:
-        """Return the fate of a message whose channel failed, or whose receiver was absent."""
+        """Return how a message ended whose channel failed or whose receiver was absent: failed, with this reason."""
         return cls(FateKind.FAILED, reason)
 
     @classmethod
@@ -162,7 +162,7 @@ class _FateTexts(dict[Fate, str]):
 
 
 FATE_TEXTS = _FateTexts()
-"""The text of each fate, as in `Fate.text`, but without a Python call: for rows of the store and the event log."""
+"""The text of each fate (how a message ended), as in `Fate.text` but faster: for the store and the event log."""
 
 Fate.DELIVERED, Fate.LATE = Fate(FateKind.DELIVERED), Fate(FateKind.LATE)
 Fate.DUPLICATE, Fate.IN_FLIGHT = Fate(FateKind.DUPLICATE), Fate(FateKind.IN_FLIGHT)

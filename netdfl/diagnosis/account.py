@@ -1,7 +1,7 @@
 """The account of a node: its report to the diagnosis, with its state, its wait, and the counts of its messages by edge.
 
-An account is plain data that JSON can hold. So a supervisor gets from nodes in other processes what the simulated world
-reads in its own, and the diagnosis treats both alike.
+An account is plain data that JSON can hold. So a supervisor gets from nodes in other processes what a simulation reads
+in its own process, and the diagnosis treats both alike.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class EdgeAccount:
     Attributes:
         sent: number of messages handed to the transport.
         delivered: number of messages that arrived.
-        dropped: the messages that did not arrive, counted by fate.
+        dropped: the messages that did not arrive, counted by how they ended.
         in_flight: number of messages that have not arrived yet and are not known to be lost.
         flying: the messages in flight, with the time when each was sent.
         last: the latest messages whose end (delivered, lost, ...) is known.
@@ -184,13 +184,16 @@ class Account:
         return any(first <= round <= last for first, last in self.left_out.get(node, ()))
 
     def to_json(self) -> Json:
-        """Return the account as plain data."""
+        """Return the node's report as plain data that JSON can hold."""
         found: Json = _ACCOUNT.dump_python(self)
         return found
 
     @staticmethod
     def from_json(data: Json) -> Account:
-        """Return the account from data that `to_json` made, after JSON or not. Raises ValueError."""
+        """Return the node's report from data that `to_json` made, whether they went through JSON or not.
+
+        Raises ValueError.
+        """
         return _ACCOUNT.validate_python(data)
 
 

@@ -1,4 +1,4 @@
-"""The end of a run whose nodes have rounds left, and the sentences about these nodes, for every world.
+"""The end of a run whose nodes have rounds left, and the sentences about these nodes, for simulated and real fleets.
 
 A run ends early if no running node can go on: each is held by a permanent stall, or has nothing left to do, as a client
 without its server.
@@ -80,7 +80,7 @@ def _held(findings: Collection[Finding]) -> set[NodeId]:
 
 
 def _stands(snapshot: Snapshot, node: NodeId) -> bool:
-    """Return whether a node's event loop is stopped, or the node is paused and the scenario never resumes it."""
+    """Return whether a node will not go on: its event loop has stopped, or it is paused and never resumed."""
     now = snapshot.nodes[node]
     return now.state is State.STOPPED or (now.state is State.PAUSED and now.back_ns is None)
 

@@ -85,7 +85,7 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The finding in a few sentences: the waits with their reasons, their beginning, and the remedies."""
+        """The stall in a few sentences: the waits with their reasons, their beginning, and the remedies."""
         ended = f" ({self.ended_by})" if self.ended_by else ""
         seen = f", last seen so at {words.seconds(self.seen_ns)}" if self.seen_ns > self.found_ns else ""
         return f"{self.what}{ended}. Since {words.seconds(self.began_ns)}{seen}. {self._advice()}"
@@ -104,7 +104,7 @@ class Finding:
         return f"{ends}; {settings} would not wait for it." if settings else f"{ends}."
 
     def is_same(self, other: Finding) -> bool:
-        """Return whether two findings show the same stall, which may have grown: some wait is in both.
+        """Return whether `other` is about the same stall, which may have grown: some wait is in both.
 
         A deadlock or a lost message belongs to one round, so these findings must be of one round too.
         """

@@ -14,7 +14,7 @@ from netdfl.diagnosis.why import IS_DOWN, Grounds, ReasonKind
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """Return findings about waits that have lasted `patience_ns` and are not permanent, one for each stall.
+    """Return the temporary stalls: waits that have lasted `patience_ns` but will end, grouped by their cause.
 
     `stuck` are the nodes that wait permanently.
     """

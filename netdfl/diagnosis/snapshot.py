@@ -1,4 +1,4 @@
-"""A snapshot: the state of a fleet at one moment, with the wait of each node and the fate of each awaited message.
+"""A snapshot: the state of a fleet at one moment, with each node's wait and the state of each awaited message.
 
 It is plain data. The simulated world makes it from itself, a supervisor from the answers of nodes to its probes. The
 diagnosis reads nothing else, so it is the same for every world.
@@ -69,7 +69,7 @@ class AwaitedFate(StrEnum):
 
 
 def reason_of_loss(fate: Fate) -> FateReason:
-    """Return why a message was lost: the reason alone if a link dropped it, else the fate's full text."""
+    """Return why a message was lost: the reason alone if a link dropped it, else the text of `fate` in full."""
     return fate.reason if fate.kind is FateKind.DROPPED else FateReason(fate.text)
 
 
@@ -217,7 +217,7 @@ class NodeNow:
 
 @dataclass(frozen=True, slots=True)
 class MessageNow:
-    """A sent message and its fate; `arrived_ns` is None if it did not arrive."""
+    """A sent message and how it ended, or that it is in flight; `arrived_ns` is None if it did not arrive."""
 
     src: NodeId
     dst: NodeId
@@ -237,7 +237,7 @@ class EdgeNow:
     Attributes:
         sent: number of messages handed to the transport.
         delivered: number of messages that arrived.
-        dropped: the messages that did not arrive, counted by fate.
+        dropped: the messages that did not arrive, counted by how they ended.
         in_flight: number of messages under way.
         held: number of messages that a full mailbox or a link that is down keeps.
         up: whether the edge carries messages.
@@ -262,7 +262,7 @@ class EdgeNow:
         return self.sent, self.delivered, sum(self.dropped.values()), self.in_flight + self.held
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields, with fates as text."""
+        """Return the edge's fields as JSON can hold them, with text for how messages ended."""
         last = [shallow(message) | {"fate": message.fate.text} for message in self.last]
         return shallow(self) | {"dropped": {fate.text: count for fate, count in self.dropped.items()}, "last": last}
 

@@ -1,9 +1,9 @@
 """Trials of settings on a snapshot: when would each waiting node continue, with and without a setting.
 
 A wait ends when enough messages have come, when all missing sources are left out, or at its deadline. A node that goes
-on sends the messages that others await of it, which may end their waits. So a trial plays all waits of the fleet
-forward in time. A setting helps only if it ends a stall sooner than the scenario does, and does not leave the nodes
-waiting behind another stall.
+on sends the messages that others await of it, which may end their waits. So a trial computes when each wait of the
+fleet would end, in order of time. A setting helps only if it ends a stall sooner than the scenario does, and does not
+leave the nodes waiting behind another stall.
 """
 
 from __future__ import annotations

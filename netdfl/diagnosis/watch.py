@@ -1,4 +1,4 @@
-"""The pace of a fleet, which decides when to check it for stalls, and the history of its findings. No I/O.
+"""The pace of a fleet, which decides when to check it for stalls, and the history of its stalls (findings). No I/O.
 
 `Pace` learns how long rounds take, so that a check (a look) comes when nodes have begun no round for longer than that
 explains. `FindingHistory` keeps the stalls found by all looks: which are new, which are over. `Window` keeps the
@@ -145,7 +145,7 @@ class FindingHistory:
         return news
 
     def close(self, finding: Finding, how: str) -> None:
-        """Close a finding whose stall was ended by the scenario's policy `how`: `skip` or `resend`."""
+        """Record that a stall is over because the scenario's policy `how`, `skip` or `resend`, ended it."""
         self.open = [each for each in self.open if not each.is_same(finding)]
         self.closed.append(replace(finding, over=True, ended_by=how))
 

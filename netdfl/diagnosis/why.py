@@ -19,9 +19,9 @@ class ReasonKind(StrEnum):
 
     - The node is down: `ABSENT` (it has yet to join), `CRASHED`, `PAUSED`, `STOPPED`, `STANDING` (nothing can wake it),
       or `SILENT` (its event loop does not answer). `CUT`: its link is down.
-    - The message was sent and did not come: `LOST` by a link, `RECEIVER_DOWN`, or taken by a life of its receiver that
-      has ended (`RECEIVER_RESTARTED`). Nodes that only ask each other can't tell these apart from a late message:
-      `LOST_OR_LATE`.
+    - The message was sent and did not come: `LOST` by a link, `RECEIVER_DOWN`, or received before its receiver
+      restarted without it (`RECEIVER_RESTARTED`). Nodes that only ask each other can't tell these apart from a late
+      message: `LOST_OR_LATE`.
     - The node never sent it: it is past the round after a crash (`RETURNED_PAST`) or without one (`PAST`), it has
       `FINISHED`, or it had called the waiter gone (`TAKEN_FOR_GONE`). `UNKNOWN_SENDERS`: the senders are not known.
     - The message will come: the node is `AT_WORK`, `FETCHING` a model for its lost one, or the message is `ON_ITS_WAY`.

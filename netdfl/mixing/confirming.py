@@ -24,10 +24,10 @@ UNREAD = "unread"
 
 
 class ConfirmingState(NamedTuple, Generic[S]):
-    """The server's record of its requests for reports.
+    """The server's record of the rounds in which it asked clients to report their models.
 
     Attributes:
-        inner: the wrapped aggregation's state.
+        inner: the wrapped exchange's state.
         asked: for each client the last round in which it was asked to report.
         read: for each client the last round whose report was used.
     """
@@ -47,11 +47,11 @@ class ConfirmingAggregation(AggregationWrapper):
     """A wrapper around an exchange whose server names, in each broadcast, clients whose last report it did not use."""
 
     def init_server(self, x: Tensor, view: View) -> ConfirmingState:
-        """Return a state without any request."""
+        """Return the server's state before it has asked any client to report."""
         return ConfirmingState(self.inner.init_server(x, view), {}, {})
 
     def broadcast(self, state: ConfirmingState, x: Tensor, view: View) -> Outbox:
-        """Return the wrapped broadcast, with the participants whose last report was not used."""
+        """Return the wrapped exchange's messages to clients, with a list of clients whose last report was not used."""
         outbox, unread = self.inner.broadcast(state.inner, x, view), state.unread()
         lost = [number for j in outbox if j in unread for number in (j, unread[j])]
         if not lost:

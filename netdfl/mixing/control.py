@@ -23,7 +23,7 @@ from netdfl.training.sgd import NoState
 
 
 class Beside(NamedTuple):
-    """The vector that the server sends beside the model, shape (d,): the control variate c or the momentum m."""
+    """The server's state: the vector sent along with the model, shape (d,): control variate c or momentum m."""
 
     vector: Tensor
 

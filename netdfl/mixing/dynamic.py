@@ -25,7 +25,7 @@ from netdfl.training.sgd import NoState, along
 
 
 class Drifted(NamedTuple):
-    """The mean h of the clients' drifts, shape (d,)."""
+    """FedDyn's state at the server: the mean h of the clients' drifts, shape (d,)."""
 
     drift: Tensor
 

@@ -136,7 +136,8 @@ def is_finite(payload: Payload) -> bool:
 def length_of(payload: Payload) -> float:
     """Return the Euclidean length of a payload's longest vector; infinity if it is not a finite number.
 
-    With a longer vector no norm and no loss can be computed. One pass per payload; the length is kept.
+    With a longer vector no norm and no loss can be computed. The payload's numbers are read once; the length is cached
+    in it.
     """
     if payload.length is None:
         most = 0.0

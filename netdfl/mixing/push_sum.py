@@ -52,11 +52,11 @@ class PushSum(ShareMixing):
         return PushSumState(1.0)
 
     def outgoing(self, state: PushSumState, update: Update, step: int, view: View) -> tuple[PushSumState, Outbox]:
-        """Send each out-neighbor its share; equal shares are one payload."""
+        """Send each out-neighbor its share of x and w; equal shares are one payload."""
         return state, _shares(state, update.x, view)
 
     def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Add to the node's own share the received shares, early or late, and own shares that were refused."""
+        """Add to the node's own share of x and w the shares received, early or late, and own ones that were refused."""
         came = (*inbox, *inbox.returned)
         shares = [vector(message, update.x) for message in came]
         x = weighted_sum(update.x, view.self_weight, shares, [1.0] * len(shares))

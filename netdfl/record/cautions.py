@@ -1,6 +1,6 @@
-"""Cautions: sentences that a reader needs before a run's figures, whatever the scenario expects.
+"""Cautions: sentences that a reader needs before a run's results, whatever the scenario expects.
 
-A healthy run does not reach the thresholds. Each sentence holds the figures that led to it:
+A healthy run does not reach the thresholds. Each sentence holds the numbers that led to it:
 - `collapsed`: the average model lost more than half of its best gain over chance, where that gain was ten points or
   more. Chance is one over the number of classes.
 - `diverged`: the consensus distance (or the test loss, or a toy problem's error) is more than a hundred times the
@@ -61,7 +61,7 @@ class CautionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """A caution about a run's figures: its kind and its sentence."""
+    """A caution to read before a run's results: its kind, such as `diverged`, and its sentence."""
 
     kind: CautionKind
     text: str
@@ -85,7 +85,7 @@ class HeldWeight(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """The figures and counts of a run from which cautions are derived.
+    """The metrics and counts of a run from which cautions are derived.
 
     Attributes:
         accuracy: the test accuracies of the average model.
@@ -127,7 +127,7 @@ class RunFigures:
 
 
 def find_cautions(course: RunFigures) -> list[Caution]:
-    """Return all cautions about a run, the most serious first."""
+    """Return all cautions about a run, the most serious first, from its metrics and counts (`course`)."""
     broken = [
         *(Caution(CautionKind.NOT_FINITE, text) for text in course.not_finite),
         *_collapse(course),

@@ -1,4 +1,4 @@
-"""The fleet's evaluations, read from rows of the store, and figures computed from them."""
+"""The fleet's evaluations, read from rows of the store, and numbers computed from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class EvaluatedValue(NamedTuple):
 
 
 Series: TypeAlias = Mapping[str, Sequence[EvaluatedValue]]
-"""The evaluations of each figure, by its name, in order of rounds."""
+"""The evaluations of each metric, by its name, in order of rounds."""
 
 
 def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
@@ -36,7 +36,7 @@ _OWN = (
     "SELECT name, round, max(at_s), avg(value) FROM metrics WHERE node IS NOT NULL AND name LIKE 'personal_%' "
     "GROUP BY name, round ORDER BY name, round"
 )
-"""A query for the means of `personal_` figures, which each node measures on its own examples."""
+"""A query for the means of `personal_` metrics over nodes, which each node measures on its own examples."""
 
 
 def last_of(series: Series, name: str) -> float | None:
@@ -51,7 +51,10 @@ def values_of(series: Series, name: str) -> list[float]:
 
 
 def digest_of(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """Return the last, the best and the mean of the last five finite values of `accuracy`; None if there are none."""
+    """Return the last, the best, and the mean of the last five of the finite values of `accuracy`.
+
+    None stands for a missing value.
+    """
     values = [evaluation.value for evaluation in accuracy if evaluation.value is not None]
     if not values:
         return {"last": None, "best": None, "mean_last_5": None}

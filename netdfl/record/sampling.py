@@ -35,12 +35,12 @@ RoundKey: TypeAlias = tuple[str, int, int, Fate]
 MOST_TOTALS = 50_000
 """The most totals by link that are held in memory; with this many they are written, whether they have grown or not."""
 GROWN = 8
-"""Totals are written once they stand for this many messages each, on average."""
+"""Totals are written to the file once each sums up this many messages, on average."""
 
 
 @with_config(OPEN)
 class SamplingForm(TypedDict):
-    """The form of `record.json`, which says which messages of the run have a row."""
+    """The schema of `record.json`, which says which messages of the run have a row."""
 
     messages: Annotated[str, Field(pattern=WORDS)]
 
@@ -56,7 +56,10 @@ class Sampling:
 
     @classmethod
     def of(cls, words: str) -> Sampling:
-        """Parse `all`, `per_link`, or `every 10th`. Raises KeyError for other text."""
+        """Parse the scenario's sampling rule `words`: `all`, `per_link`, or `every 10th`.
+
+        Raises KeyError for other text.
+        """
         if re.fullmatch(EVERY, words):
             return cls(int(words.removeprefix("every ")[:-2]))
         return cls({ALL: 1, PER_LINK: 0}[words])

@@ -140,7 +140,7 @@ class FleetStatus:
         return self.wall_s / done * (self.rounds - done) if done else None
 
     def to_text(self) -> str:
-        """Return the contents of `fleet.json`: the fields, figures derived from them, and one line per node."""
+        """Return the contents of `fleet.json`: the fields, numbers derived from them, and one line per node."""
         head = dump_json(self._head(), indent=1).removesuffix("\n}")
         rows = ",\n  ".join([self.nodes[node].to_text() for node in sorted(self.nodes)])
         return f'{head},\n "nodes": [\n  {rows}\n ]\n}}\n'

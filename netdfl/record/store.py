@@ -69,7 +69,7 @@ class RowTable(Generic[Row]):
         self._num, self._left = 0, b""
 
     def add(self, row: Row, num: int = 1) -> None:
-        """Buffer a value that stands for `num` rows."""
+        """Buffer a value (`row`) that will be written as `num` rows of the file."""
         self._rows.append(row)
         self._num += num
         if self._num >= FLUSH_ROWS:

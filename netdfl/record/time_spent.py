@@ -1,4 +1,4 @@
-"""The use of a run's time: its critical path in figures and in a sentence, and the length of its rounds."""
+"""The use of a run's time: its critical path in numbers and in a sentence, and the length of its rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from netdfl.record.history import EndedRound, History, LagReason, NodeOutage, Ti
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
-"""Parts of the run's time below this share are in the figures, but not in the sentence."""
+"""Uses of the run's time below this share of it are in `result.json`, but not in the sentence about the time."""
 MOST_NODES = 2
 MOST_PARTS = 4
 

@@ -1,4 +1,4 @@
-"""The verdict on a run: its final figures, cautions, and whether it met its scenario's expectations.
+"""The verdict on a run: its final metrics, cautions, and whether it met its scenario's expectations.
 
 It is based on `Observations`, read from the files of a run (`netdfl.record.result`) or from rows in memory
 (`netdfl.explore.observed`). Both give the same verdict on the same run.
@@ -31,7 +31,7 @@ _ODD = re.compile(r"expected (?P<expected>.*), got (?P<got>.*)")
 GROWING = ("consensus_distance", "test_loss", "error")
 """Metrics whose growth shows that training diverges."""
 NAMES = {"mean_local": "mean_local_accuracy", "mean_personal": "mean_personal_accuracy"}
-"""Names among the metrics of figures that have another name in `expect`."""
+"""Names under which the record holds metrics that have another name in `expect`."""
 LAST = ("test_accuracy", "mean_local", "mean_personal", "test_loss", "error", "consensus_distance", "weight_sum")
 """Metrics of which the value at the last evaluation counts for the verdict."""
 
@@ -43,7 +43,7 @@ class RunFacts:
     Attributes:
         scenario: the scenario's name.
         seed: its seed.
-        world: the kind of its world.
+        world: the kind of environment in which it ran, such as simulated.
         algorithm: the algorithm's name.
         nodes: the number of nodes, without a server.
         rounds: the number of rounds.

@@ -2,8 +2,8 @@
 
 A difference that follows the copy's version is added at once. Any other difference waits: for the message before it, or
 for a later one that brings the reference in full. From a full reference the copy walks back through the waiting
-differences, and settles their shares. Where another message is missing, the walk stops and leaves a hole (`Hole`),
-which that message or a later full reference may close.
+differences, and so their push-sum shares can be added. Where another message is missing, the walk stops and leaves a
+hole (`Hole`), which that message or a later full reference may close.
 
     versions   1   2   3   [4 lost]   5   6   7 in full
     copy       followed 1..3          5 and 6 wait
@@ -78,7 +78,7 @@ class Hole(NamedTuple):
 
     Attributes:
         vector: the reference at the upper end of the gap, shape (d,).
-        version: its version, the highest one whose push-sum share is not settled.
+        version: its version, the highest one whose push-sum share could not be added yet.
         mark: its mark.
         floor: the version that the copy had before the full reference, below the gap.
     """

@@ -55,7 +55,7 @@ class ClientState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedReports(AggregationWrapper):
-    """A wrapper around an aggregation that compresses its clients' reports.
+    """A wrapper around a server-client exchange that compresses the models that clients report to the server.
 
     Attributes:
         differences: the encoder of vectors.
@@ -68,16 +68,16 @@ class CompressedReports(AggregationWrapper):
     said: tuple[str, ...] = ()
 
     def init_server(self, x: Tensor, view: View) -> HubState:
-        """Return the wrapped aggregation's state, and no copies of clients' vectors."""
+        """Return the server's state: the wrapped exchange's, and no copies of clients' vectors g."""
         return HubState(self.inner.init_server(x, view), replace(self.differences, common_start=False).first(x))
 
     def init_client(self, x: Tensor, view: View) -> ClientState:
-        """Return a client's state without an error."""
+        """Return a client's state before its first report: no compression error to send later."""
         heard = replace(self.differences, common_start=False).first(x)
         return ClientState(heard.start, heard)
 
     def broadcast(self, state: HubState, x: Tensor, view: View) -> Outbox:
-        """Return the wrapped broadcast, with a request to each client whose full vector g the server needs."""
+        """Return the wrapped exchange's messages to clients, with a request to each whose vector g the server needs."""
         outbox = self.inner.broadcast(state.inner, x, view)
         asked = [j for j in state.heard.asks if j in outbox]
         return {
@@ -93,10 +93,10 @@ class CompressedReports(AggregationWrapper):
     def report_from(
         self, state: ClientState, update: Update, received: Received, view: View
     ) -> tuple[ClientState, Outbox, Tensor, Extras]:
-        """Return the wrapped report, with the compressed difference in place of the model.
+        """Return a client's message to the server, with a compressed difference in place of its model.
 
-        It returns the new state, the messages, the decoded vector y^, and the compression error of each extra that was
-        sent.
+        It returns the new state, the messages, the decoded vector y^, and the compression error of each other vector
+        that was sent.
         """
         changes, unsaid = self._encode_changes(update.extras, view)
         state, code, said = self._encode(state, update.x - update.before, view)
