@@ -133,7 +133,7 @@ class OversizedMessage(MessageError):
 
 
 class ForeignMessage(MessageError):
-    """The error for a message from another run, scenario or version, or from a stranger."""
+    """The error for a message from another run, scenario or version, or from a process outside the fleet."""
 
     reason = FOREIGN
 

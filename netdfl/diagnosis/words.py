@@ -93,7 +93,7 @@ def until(ends_ns: Sequence[int | None], never: str = "for good") -> str:
 def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
     """Return a phrase about the return of one node or `many`: `returns at 12 s`, `does not return`.
 
-    `hoped`: the return is uncertain: `may return until 12 s`.
+    `hoped`: whether the return is uncertain: `may return until 12 s`.
     """
     known = [ns for ns in ends_ns if ns is not None]
     if len(known) < len(ends_ns):

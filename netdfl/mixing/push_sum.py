@@ -90,7 +90,7 @@ class OverlappedPushSum(PushSum):
         return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
 
     def take(self, state: PushSumState, x: Tensor, inbox: Inbox, view: View) -> tuple[PushSumState, Tensor]:
-        """Add the received shares, and own shares that were refused. Raises MalformedMessage."""
+        """Add the received shares of x and w, and own shares that receivers refused. Raises MalformedMessage."""
         x, weight = x.clone(), state.weight
         for message in (*inbox, *inbox.returned):
             share, w = vector(message, x), mass(message, "w", most_mass(view))

@@ -252,7 +252,7 @@ def _recorded(run: Run) -> dict[str, object]:
 def _least_weight(run: Run) -> HeldWeight | None:
     """Return the smallest positive push-sum weight of any node.
 
-    Zero is left out, because a node that rejoins without weight has 0 for a while.
+    Zero is left out, because a node that rejoins without weight after a crash has 0 for a while.
     """
     rows = run.rows(
         "SELECT value, round, node FROM metrics WHERE name = 'weight' AND node IS NOT NULL AND value > 0 "

@@ -147,7 +147,7 @@ class Totals:
         return bool(self._counted) and (not self._written or self._counted >= GROWN * len(self.links))
 
     def written(self) -> None:
-        """Start counting anew, after all totals were written."""
+        """Start counting messages anew, after all totals were written to their files."""
         self.links.clear()
         self.rounds.clear()
         self._counted, self._written = 0, True

@@ -124,7 +124,7 @@ class QuantizedPushSum(ReferencedPushSum[QuantizedState]):
     """
 
     def init(self, x: Tensor, view: View) -> QuantizedState:
-        """Return weight 1, and reference vectors at the common start."""
+        """Return the state with push-sum weight 1, and reference vectors at the common start of all nodes."""
         heard = self.differences.first(x)
         return QuantizedState(1.0, self._first_step(x), heard.start, heard)
 
@@ -159,7 +159,7 @@ class EdgePushSum(ReferencedPushSum[EdgeState]):
     """
 
     def init(self, x: Tensor, view: View) -> EdgeState:
-        """Return weight 1, and no references."""
+        """Return the state with push-sum weight 1, and no reference vectors yet."""
         return EdgeState(1.0, self._first_step(x), {}, self.differences.first(x))
 
     def reference(self, state: EdgeState, j: NodeId) -> Reference:

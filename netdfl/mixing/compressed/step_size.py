@@ -99,7 +99,10 @@ _known = lru_cache(maxsize=64)(_trial)
 
 
 def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_start: bool = False) -> StepSize:
-    """Return the given gamma or, for `auto`, one from a trial: larger where nodes start from one model."""
+    """Return the first step size: the given gamma or, for `auto`, one from a trial compression.
+
+    It is larger where all nodes start from one model.
+    """
     if gamma != "auto":
         return StepSize(gamma)
     omega = max(_LEAST_KEPT, trial(compressor, dim).kept)
