@@ -48,7 +48,10 @@ class Maker:
         return self.streams.integer("link", *self.edge, rule)
 
     def value(self, key: str, part: Any) -> Any:
-        """Return the value that a stage takes for the rule `key`: `part` built, or for None the value for "no rule"."""
+        """Return `part`, a link rule from the scenario, in the form that its stage takes; for None, one without effect.
+
+        `key` is the rule's name; a state is returned as it is.
+        """
         if key == "state":
             return part
         if part is None:
@@ -56,18 +59,21 @@ class Maker:
         return part.build(self.seed("loss")) if key == "loss" else part.build()
 
     def event(self, old: Mapping[str, EffectiveValue], new: Mapping[str, EffectiveValue]) -> LinkEvent:
-        """Return the event that changes a link's rules from the values `old` to `new`; equal ones keep their state."""
+        """Return the event that changes a link's rules from the values `old` to `new`, by rule.
+
+        It leaves out rules with equal values, whose stages so keep their state.
+        """
         changes = {key: self.value(key, now.value) for key, now in new.items() if now.value != old[key].value}
         return changes | {f"{key}_scale": now.scale for key, now in new.items() if now.scale != old[key].scale}
 
     def stages(
         self, base: Mapping[str, EffectiveValue], used: Collection[str], pieces: Sequence[Piece]
     ) -> Iterator[Stage]:
-        """Yield the stages of the link itself, in the order in which units pass them.
+        """Yield the link's own stages (loss, rate, latency ...), in the order in which messages or packets pass them.
 
         Args:
-            base: the value of each rule, by key.
-            used: the keys of the rules that get a stage.
+            base: the value of each rule, by the rule's name.
+            used: the names of the rules that get a stage.
             pieces: other values of the rules, for messages of some rounds.
         """
         for key in ("state", "loss", "duplicate", "corrupt", "rate", "latency", "reorder"):
@@ -75,11 +81,11 @@ class Maker:
                 yield self._stage(key, self.value(key, base[key].value), pieces)
 
     def tcp(self, base: Mapping[str, EffectiveValue], used: Collection[str], table: TcpTable) -> Iterator[Stage]:
-        """Yield the stages of a link whose units are messages over TCP.
+        """Yield the stages of a link that carries whole messages over TCP.
 
         Args:
-            base: the value of each rule, by key.
-            used: the keys of the rules that the link has; if empty, there are no stages.
+            base: the value of each rule, by the rule's name.
+            used: the names of the rules that the link has; if empty, there are no stages.
             table: measured delays of messages over TCP.
         """
         if "state" in used:
@@ -109,7 +115,7 @@ class Maker:
 
 
 def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[Stage]:
-    """Yield the stages `own` between a stage that drops and one that delays the messages that `events` name.
+    """Yield a link's stages `own` between a stage that drops and one that delays the messages that `events` name.
 
     A stage is left out if no event needs it.
     """

@@ -1,4 +1,4 @@
-"""A calendar of entries by the instant at which they are due: a heap of instants, and a list of entries for each.
+"""A calendar of entries (such as arrivals) by the instant at which they are due: a heap of instants, a list for each.
 
 Relies on: instants as whole nanoseconds, so that messages that are due together have equal keys.
 
@@ -25,7 +25,7 @@ class EventCalendar(Generic[X]):
     __slots__ = ("_is_void", "_times", "instants")
 
     def __init__(self, is_void: Callable[[int, X], bool]) -> None:
-        """Start without entries."""
+        """Start without entries; `is_void` tests whether an entry at an instant is no longer valid."""
         self._is_void = is_void
         self._times: list[int] = []
         self.instants: dict[int, list[X]] = {}
@@ -39,7 +39,7 @@ class EventCalendar(Generic[X]):
         return entries
 
     def next_ns(self) -> int | None:
-        """Return the first instant with an entry that is not void, or None."""
+        """Return the first instant with an entry that is still valid, or None."""
         times, is_void = self._times, self._is_void
         while times:
             at_ns = times[0]
@@ -54,7 +54,7 @@ class EventCalendar(Generic[X]):
         return self.instants.pop(heappop(self._times))
 
     def __iter__(self) -> Iterator[tuple[int, X]]:
-        """Yield every entry that is not void, with its instant in ns; the instants are in no order."""
+        """Yield every entry that is still valid, with its instant in ns; the instants are in no order."""
         for at_ns, entries in self.instants.items():
             for entry in entries:
                 if not self._is_void(at_ns, entry):

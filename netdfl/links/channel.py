@@ -1,13 +1,13 @@
 """The links of a whole fleet: every path with its random streams, made at its first use and changed by the schedule.
 
 Sans-I/O: `path` gives the stages to the link engine of the simulated fabric, of the emulated transport or of the packet
-forwarder. `apply` makes a scheduled change, and returns its effect on the units in the stages.
+forwarder. `apply` makes a scheduled change, and returns its effect on the messages or packets in the stages.
 
 Relies on: rules whose random draws depend on names, so that a path made anew, or in another process, draws the same.
 
 Why: A fleet has a path for each pair of nodes and uses few of them: a path is made at its first use, links with equal
-entries share stages that have no state, and a path that rests can be forgotten. Each node of a real fleet has a copy of
-its own and comes to the same values without being told.
+entries share stages that have no state, and a path whose stages have no state that matters can be discarded. Each
+process of a real fleet has a copy of all this and computes the same values without communication.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _NodeStage:
 
 
 class CrossedLinks(Protocol):
-    """The core links that one edge crosses, the edge's own stages for them, and the path, which contains both."""
+    """The core links (links of the underlay network) that one edge crosses, and the edge's own stages for them."""
 
     @property
     def links(self) -> Sequence[SharedLink]:
@@ -76,7 +76,7 @@ class CrossedLinks(Protocol):
         ...
 
     def note(self, path: Path) -> None:
-        """Store the path that contains these stages, so that its stages can be replaced when the edge's way changes."""
+        """Store the path that contains these stages, so that its stages can be replaced when the edge is rerouted."""
         ...
 
 
@@ -88,7 +88,10 @@ class CoreLinks(Protocol):
         ...
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a scheduled change of core links; return its effects on units under way."""
+        """Apply a scheduled change of core links; return how it moves or drops the messages or packets under way.
+
+        `network` has the flows that share rates.
+        """
         ...
 
     @property
@@ -98,7 +101,7 @@ class CoreLinks(Protocol):
 
 
 class Links:
-    """The paths of a whole fleet. A path is built at its first use, including the changes in force at that time.
+    """The paths of a whole fleet. A path is built at its first use, including the scheduled changes in force then.
 
     An instance can be pickled, with the state of every rule.
     """
@@ -120,9 +123,9 @@ class Links:
             spec: the rules of links and nodes.
             streams: give each link its random draws.
             events: the compiled schedule, which decides how each path is built.
-            tcp: if given, units are messages over TCP, and loss, rate and latency act on the packets below.
-            fifo: units are packets; uplinks and downlinks serve them in order of arrival, and real TCP shares the
-                rates.
+            tcp: if given, the links carry messages over TCP, and loss, rate and latency act on the packets below it.
+            fifo: the links carry packets, not messages; uplinks and downlinks serve them in order of arrival, and real
+                TCP shares the rates.
             halves: the sender emulates a message's way to the end of the link, and the receiver the way over its
                 downlink, whose rate it divides among senders.
             core: the core links, which lie between uplinks and downlinks, and which edges share.
@@ -206,8 +209,8 @@ class Links:
     def _over_uplink(self, edge: Edge, uplink: SharedLink, own: tuple[Stage, ...]) -> tuple[LinkRule, ...]:
         """Return the stages of an edge whose sender has a shared uplink and whose receiver has no downlink.
 
-        They are cached: all edges of a node with the same scenario entries share them, which are many on graphs that
-        change.
+        They are cached: all edges of a node to which the same entries of the scenario's `links` apply share them. On
+        graphs that change, these edges are many.
         """
         alike = edge[0], self._spec.entries(edge)
         if alike not in self._over_uplinks:
@@ -220,17 +223,20 @@ class Links:
         self._values.pop((src, dst), None)
 
     def _alike(self, edge: Edge) -> tuple[Stage, ...] | None:
-        """Return the stages that all links with the scenario entries of `edge` share; None if they can't share any."""
+        """Return the stages that all links with the same scenario entries as `edge` share; None if they can't share.
+
+        An entry is one of the block `links:`.
+        """
         entries = self._spec.entries(edge)
         if entries not in self._stateless:
             self._stateless[entries] = same_for_all(*self._own_rules(edge))
         return self._stateless[entries]
 
     def apply(self, event: CompiledEvent, now_ns: int) -> list[StageOutcome]:
-        """Apply a `set` or `unset` event at `now_ns`; return its effect on the units in the stages, in order.
+        """Apply a `set` or `unset` event at `now_ns`; return its effects on messages or packets in the stages.
 
-        Events by round are part of the paths from the start, and crashes and pauses of nodes do not change links: both
-        have no effect here.
+        Two kinds of events have no effect here: events by round, which are part of the paths from the start, and
+        crashes and pauses of nodes, which do not change links.
         """
         if event.at_round is not None or event.action not in ("set", "unset"):
             return []
@@ -325,7 +331,7 @@ class Links:
         """Apply the supervisor's rates in bit/s, by receiver, for the messages of `node` over core links.
 
         Returns the new departures. The rates hold since `since_ns`; `answers` says that they answer the node's last
-        report.
+        report of the rates at which it could send.
         """
         if self.told_ways is not None:
             self.told_ways.take(node, rates_bps, self._network, answers=answers)
@@ -333,7 +339,7 @@ class Links:
 
     @property
     def shared_since_ns(self) -> tuple[int, int]:
-        """Two times in ns: since when the rates of this node's flows hold, and since when its downlink's rate does."""
+        """Two times in ns: since when this node's flows have their rates, and since when its downlink has its rate."""
         return self._network.since_ns, self._downlinks.since_ns
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:
@@ -342,7 +348,7 @@ class Links:
         return link if isinstance(link, SharedLink) else None
 
     def _own_rules(self, edge: Edge) -> OwnRules:
-        """Return the rules of `edge` before any event, cached for all links with the same entries."""
+        """Return the rules of `edge` before any event, cached for all links with the same entries of `links:`."""
         entries = self._spec.entries(edge)
         rules = self._rules.get(entries)
         if rules is None:

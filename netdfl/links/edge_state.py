@@ -3,8 +3,8 @@
 Relies on: `PathPlan`, made once for all links that share their stages, and a schedule that is known before the run.
 
 Why: Most paths can be computed when a message enters: no other path shares their stages, and no event of the schedule
-will change a message that has left a stage. Then a message needs no object of its own: one unit per edge stands for
-each message in turn, and a path with a constant delay is not even asked. `docs/performance_log.md` has the gain.
+will change a message that has left a stage. Then a message needs no object of its own: one object per edge stands for
+each message in turn, and no stage is called where the path's delay is constant. `docs/performance_log.md` has the gain.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class PathPlan(NamedTuple):
     """The plan by which an engine drives a path.
 
     Attributes:
-        stop: the place of the stage before which the engine stops; another engine may continue there.
-        at_once: the stages that are asked one after another when a message enters the path. None: the message enters
-            each stage when it gets there.
+        stop: the index of the stage before which the engine stops; another engine may continue there.
+        at_once: the stages that compute a message's way one after another when it enters the path. None: the message
+            enters each stage when it gets there.
         delay_ns: the delay of the whole path if it is constant, else `UNKNOWN`.
-        retiming: the places of stages that may move the departures of their units.
+        retiming: the indices of the stages that may later change when the messages or packets in them leave.
     """
 
     stop: int
@@ -41,7 +41,7 @@ class PathPlan(NamedTuple):
     def computed(cls, path: Path, *, changing: bool) -> PathPlan:
         """Return a plan that computes as much of `path` in advance as possible.
 
-        `changing`: scheduled events may change stages while they hold units.
+        `changing`: scheduled events may change stages while messages or packets are in them.
         """
         at_once = _stages(path, changing)
         return cls.stage_by_stage(path)._replace(
@@ -89,7 +89,7 @@ class EdgeState:
         path: the stages of the edge.
         plan: how the engine drives the path.
         order_key: the part of a message's order key that the edge gives (`rules/keyed_random.py`).
-        spare: a unit that is used again for each message, where the path is computed in advance.
+        spare: the object that stands for each message in turn, where the path is computed in advance.
     """
 
     __slots__ = ("edge", "order_key", "path", "plan", "spare")

@@ -9,8 +9,8 @@ differ. It is sans-I/O: the owner of the time asks `next_ns`, and calls `step` o
                        |---- held, until a change releases it
                        '---> dropped
 
-A stage without a delay is left at once; only a wait goes through the calendar. Two rules make the order at one instant
-depend on the messages alone, and not on the order in which they were submitted:
+A unit is a content on its way. A stage without a delay is left at once; only a wait goes through the calendar. Two
+rules make the order at one instant depend on the messages alone, and not on the order in which they were submitted:
 
 - At every instant, the calendar's entries go in the order of their keys, and the entries of one edge in the order in
   which they were sent.
@@ -67,19 +67,19 @@ class InFlight(Transit, Generic[E, T]):
     def of(
         cls, edge: E, content: T, id: MessageId, nbytes: int, order_key: int, copy: int = 0, *, corrupted: bool = False
     ) -> InFlight[E, T]:
-        """Return a unit for the message `id` on `edge`."""
+        """Return an object that moves `content`, a message or packet, over `edge`; `copy` numbers duplicates from 1."""
         kind, life, (round, step), _, attempt = id
         src, dst = edge.edge
         return cls(src, dst, kind, round, step, attempt, nbytes, copy, corrupted, life, 0, edge, content, order_key)
 
     @property
     def key(self) -> int:
-        """The order key of the unit; a copy that a link made has a different one."""
+        """The key that orders this message or packet among others due at one instant; a duplicate's key differs."""
         return (self.order_key ^ self.copy * _COPY) & _MASK if self.copy else self.order_key
 
     @property
     def alone(self) -> Transit:
-        """The unit without its content, to try out a stage."""
+        """The data that link rules may use, without the content, to try a stage with."""
         return Transit(
             self.src,
             self.dst,
@@ -95,19 +95,19 @@ class InFlight(Transit, Generic[E, T]):
         )
 
     def __deepcopy__(self, memo: object) -> Transit:
-        """Copy the unit without its content: a stage is copied for trials, and contents are large."""
+        """Copy the data that rules may use, without the content: copies are for trials, and contents are large."""
         return self.alone
 
 
 Arrival: TypeAlias = tuple[int, E, T, InFlight[E, T] | None]
-"""(order key, edge, content, the unit that carries it; None: the arrival was computed in advance)"""
+"""(order key, edge, content, its object on the path; None in place of the object: the arrival was computed at entry)"""
 Order: TypeAlias = Callable[[list[Any]], Sequence[Any]]
-"""A function that puts the entries that are due at one instant in the order in which they are processed."""
+"""A function that orders the arrivals and departures that are due at one instant, as the engine will process them."""
 order_key_of, _edge_of, _unit_of = itemgetter(0), itemgetter(1), itemgetter(3)
 
 
 def by_order_key(entries: list[Any]) -> Sequence[Any]:
-    """Sort entries due at one instant: across edges by order key, on one edge in the order in which they were added."""
+    """Sort arrivals and departures due at one instant: across edges by order key, on one edge as they were added."""
     ordered = sorted(entries, key=order_key_of)
     if len(set(map(_edge_of, entries))) == len(entries):
         return ordered
@@ -118,7 +118,7 @@ def by_order_key(entries: list[Any]) -> Sequence[Any]:
 
 
 def as_they_came(entries: list[Any]) -> Sequence[Any]:
-    """Return entries due at one instant in the order in which they were added, as packets are on a wire."""
+    """Return arrivals and departures due at one instant in the order of their addition, as packets are on a wire."""
     return entries
 
 
@@ -137,7 +137,7 @@ class Route(NamedTuple, Generic[E]):
 
 
 class Flight(NamedTuple, Generic[E, T]):
-    """A content under way; `at_ns` is its arrival or its departure from a stage, None while a stage holds it."""
+    """A message or packet under way; `at_ns` is its arrival or departure from a stage, None while a stage holds it."""
 
     edge: E
     content: T
@@ -146,14 +146,14 @@ class Flight(NamedTuple, Generic[E, T]):
 
     @property
     def stages(self) -> Sequence[LinkRule]:
-        """The stages that the content has still to enter."""
+        """The stages of its path that the message or packet has still to enter."""
         if self.unit is None or self.at_ns is None:
             return ()
         return self.edge.path.stages[self.unit.place + 1 : self.edge.plan.stop]
 
 
 class LinkEngine(Generic[E, T]):
-    """The engine that moves all contents under way on a set of edges."""
+    """The engine that moves all contents (messages or packets) under way on a set of edges."""
 
     def __init__(
         self,
@@ -167,8 +167,8 @@ class LinkEngine(Generic[E, T]):
             arrived: Takes the arrivals of one instant, in nanoseconds. A batch whose paths were computed in advance is
                 in the order of sending: order rarely matters beyond the messages of one receiver, so `arrived` applies
                 `order` where it needs it.
-            dropped: Takes a unit that was dropped, with the reason and the instant.
-            order: Sorts the entries that are due at one instant.
+            dropped: Takes a message or packet that was dropped, with the reason and the instant.
+            order: Sorts the arrivals and departures that are due at one instant.
         """
         self._arrived, self._dropped, self._order = arrived, dropped, order
         self._calendar: EventCalendar[Arrival[E, T]] = EventCalendar(self._is_void)
@@ -188,7 +188,7 @@ class LinkEngine(Generic[E, T]):
         order_key: int,
         now_ns: int,
     ) -> Sequence[E]:
-        """Put one message for several receivers on its edges, with a content and a size for each edge.
+        """Put one message for several receivers on the edges of `route`, with a content and a size in bytes for each.
 
         Returns the edges whose content arrives at this very instant, because the whole path takes no time.
         """
@@ -239,14 +239,14 @@ class LinkEngine(Generic[E, T]):
         return at_ns
 
     def resume(self, unit: InFlight[E, T], place: int, at_ns: int) -> None:
-        """Continue the path of `unit` at stage `place` at `at_ns`, after another engine drove the stages before."""
+        """Continue the way of `unit`, a message or packet that another engine drove so far, at stage number `place`."""
         unit.place = place - 1
         self._wait(unit, at_ns)
 
     # time
 
     def next_ns(self) -> int | None:
-        """Return the next instant at which an entry is due, or None."""
+        """Return the next instant at which a message or packet arrives, leaves a stage or is retimed, or None."""
         due = self._calendar.next_ns()
         if self._moved and (due is None or due > self._moved_ns):
             return self._moved_ns
@@ -254,7 +254,7 @@ class LinkEngine(Generic[E, T]):
 
     @property
     def departs_ns(self) -> int | None:
-        """The next known instant at which a unit leaves a stage or arrives, or None."""
+        """The next known instant at which a message or packet leaves a stage or arrives, or None."""
         return self._calendar.next_ns()
 
     @property
@@ -263,7 +263,7 @@ class LinkEngine(Generic[E, T]):
         return self._moved_ns if self._moved else None
 
     def step(self, now_ns: int) -> None:
-        """Process the instant `now_ns`, which `next_ns` returned; entries added to it meanwhile make it due again."""
+        """Process the instant `now_ns`, which `next_ns` returned; what is added to it meanwhile makes it due again."""
         due = self._calendar.next_ns()
         self._in_instant = True
         if due != now_ns:
@@ -289,23 +289,23 @@ class LinkEngine(Generic[E, T]):
             self.step(due)
 
     def change(self, outcomes: Iterable[StageOutcome], now_ns: int) -> None:
-        """Apply the `outcomes` for units under way that a stage returned when a scheduled event changed it."""
+        """Apply the `outcomes` (departures, drops, holds) that a stage returned when a scheduled event changed it."""
         for outcome in outcomes:
             self._take(outcome, now_ns)
 
     # contents under way
 
     def flights(self) -> Iterator[Flight[E, T]]:
-        """Yield every content that is under way."""
+        """Yield every content (message or packet) that is under way."""
         for at_ns, (_, edge, content, unit) in self._calendar:
             yield Flight(edge, content, at_ns, unit)
         for unit in self._held:
             yield Flight(unit.edge, unit.content, None, unit)
 
     def withdraw(self, is_wanted: Callable[[Flight[E, T]], bool], now_ns: int) -> list[Flight[E, T]]:
-        """Take the contents for which `is_wanted` is true off the links, and return them.
+        """Take the contents (messages or packets) for which `is_wanted` is true off the links, and return them.
 
-        A stage that has counted a unit, as in a queue's length, still counts it, unless the stage is shared.
+        A stage that has counted one of them, as in a queue's length, still counts it, unless the stage is shared.
         """
         flights = [flight for flight in self.flights() if is_wanted(flight)]
         computed = {id(flight.content) for flight in flights if flight.unit is None}
@@ -335,7 +335,7 @@ class LinkEngine(Generic[E, T]):
             self._go(unit, unit.place + 1, now_ns)
 
     def _go(self, unit: InFlight[E, T], place: int, now_ns: int) -> None:
-        """Let a unit enter stage `place` of its path and the stages after it, until one keeps or drops it."""
+        """Let the message or packet `unit` enter stage number `place` and later ones, until one delays or drops it."""
         edge, in_instant = unit.edge, self._in_instant
         stages, shared, (stop, _, _, retiming) = edge.path.stages, edge.path.own.stop, edge.plan
         while place < stop:
@@ -378,7 +378,7 @@ class LinkEngine(Generic[E, T]):
 
     @staticmethod
     def _is_void(at_ns: int, entry: Arrival[Any, Any]) -> bool:
-        """Return whether an entry is outdated because its unit has another departure time now."""
+        """Return whether a calendar entry is outdated: its message or packet leaves the stage at another time now."""
         unit = entry[3]
         return unit is not None and unit.due_ns != at_ns
 
@@ -394,7 +394,7 @@ class LinkEngine(Generic[E, T]):
         self._moved[stage] = min(at_ns, self._moved.get(stage, at_ns))
 
     def _retime(self, now_ns: int) -> None:
-        """Let shared stages recompute the departures of their units, after all other work of this instant."""
+        """Let shared stages recompute when the messages in them leave, after all other work of this instant."""
         moved, self._moved = self._moved, {}
         for stage, at_ns in moved.items():
             if at_ns > now_ns:

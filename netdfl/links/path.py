@@ -1,14 +1,14 @@
 """A path: the stages of one directed edge, and the fusion of stages that makes paths fast.
 
 The order is fixed: the sender's uplink, then the link's state, loss, duplicate, corrupt, rate with its queue, latency,
-reorder, then the receiver's downlink, then the checksum that finds detected corruption. So a lost unit takes no time of
-the serializer, and a damaged unit takes all of its time.
+reorder, then the receiver's downlink, then the checksum that finds detected corruption. So a lost message or packet
+takes no time of the serializer, and a damaged one takes all of its time.
 
-Relies on: `Stage.advance`, which says at entry when a unit leaves; only `Duplicate` is treated apart, since its copies
-go on alone.
+Relies on: `Stage.advance`, which says at entry when a message or packet leaves; only `Duplicate` is treated apart,
+since its copies go on alone.
 
 Why: A stage that delays costs an entry of the calendar. Fused stages cost one for all of them, with the same outcomes.
-Stages stay apart where another link shares one, or where a change must find the units in it.
+Stages stay apart where another link shares one, or where a change must find the messages or packets in it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from netdfl.links.rules.disorder import Duplicate
 
 
 class FusedStage(Stage):
-    """Several stages of one link combined into one, which computes the way through all of them at entry.
+    """Several stages of one link combined into one, which computes a message's way through all of them at entry.
 
-    The outcomes equal the outcomes of the single stages, but for the order among units that leave one of them in the
+    The outcomes equal the outcomes of the single stages, but for the order among messages that leave one of them in the
     same nanosecond. Changes are accepted for the stages before the first one that delays: a change of a later stage
-    would have to find the units in flight, so `channel.py` does not fuse a link with such changes.
+    would have to find the messages in flight, so `channel.py` does not fuse a link with such changes.
     """
 
     __slots__ = ("_copying", "stages")
@@ -39,7 +39,7 @@ class FusedStage(Stage):
         self._copying = any(isinstance(stage, Duplicate) for stage in self.stages)
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Process a unit that enters, through all stages at once; return what becomes of it."""
+        """Pass the message or packet `unit` through all stages at once; return its outcome: departure, drop or hold."""
         if self._copying:
             return self._go(unit, now_ns, 0)
         at_ns = now_ns
@@ -63,9 +63,9 @@ class FusedStage(Stage):
         return (Departure(unit, at_ns),)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change to the stages before the first one that delays; return what becomes of the units it releases.
+        """Apply a change to the stages before the first that delays; return the outcomes of messages that it releases.
 
-        Such a unit, which a stage held until now, passes through all stages that follow its own.
+        Such a message or packet, which a stage held until now, passes through all stages that follow its own.
         """
         instant = next((p for p, stage in enumerate(self.stages) if not stage.instant), len(self.stages))
         outcomes: list[StageOutcome] = []
@@ -79,7 +79,7 @@ class FusedStage(Stage):
 
 
 INSTANT_CHANGES = frozenset({"state", "loss", "duplicate", "corrupt"})
-"""The rules whose changes a fused stage accepts, except for a `down_reset`, which must find the units in flight."""
+"""The rules whose changes a fused stage accepts, except for a `down_reset`, which must find the messages in flight."""
 
 
 def fuse(stages: Sequence[Stage]) -> tuple[LinkRule, ...]:
@@ -91,7 +91,7 @@ _places = lru_cache(range)
 
 
 class Path:
-    """The stages of one directed edge, in the order in which units pass them.
+    """The stages of one directed edge, in the order in which messages or packets pass them.
 
     `own` are the stages of the link itself, without the uplink and the downlink of the nodes.
     """
@@ -115,5 +115,8 @@ class Path:
             self.stages = (*first, *own, *(() if downlink is None else (downlink,)), *last)
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
-        """Apply a change to the link's own stages, from last to first, so that released units meet the new values."""
+        """Apply a change to the link's own stages, from last to first; return the outcomes of messages in them.
+
+        In this order, a message that one stage releases meets the new values of the stages after it.
+        """
         return [outcome for place in reversed(self.own) for outcome in self.stages[place].changed(event, now_ns)]

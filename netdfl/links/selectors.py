@@ -1,7 +1,7 @@
 """Selectors: the nodes or links that a line of a scenario names.
 
-Nodes: `3`, `0..7` (both ends), a group's name, `*` (all), and lists of these, `[0..3, core]`.
-Links: nodes `->` nodes (directed), nodes `--` nodes (both directions, each with its own streams).
+Nodes: `3`, `0..7` (both ends), a group's name, `*` (all), and lists of these, `[0..3, core]`. Links: nodes `->` nodes
+(directed), nodes `--` nodes (both directions, each with its own random draws).
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ class LinkKey:
     """The definition of one rule that a link can have, such as `loss`, and of how a scenario gives it.
 
     Attributes:
-        table: the functions that build the rule, by name.
-        key: the scenario's key for this name, such as `model`.
-        default: the name that is meant if the scenario gives none.
+        table: the functions that build the rule's models, by name.
+        key: the scenario's key under which such a name is given, as in `model: bernoulli`.
+        default: the name that holds if the scenario gives none.
         short: the parameter that a bare value sets, as in `loss: 5%`.
     """
 
@@ -59,10 +59,10 @@ LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
 
 @runtime_checkable
 class Buildable(Protocol):
-    """A part of a link as the scenario's own model describes it."""
+    """A part of a link (such as a loss model) as the parsed scenario describes it, which can be built."""
 
     def maker(self) -> Callable[..., object]:
-        """Return a function that builds the part with the scenario's parameters, given a context."""
+        """Return a function that builds the part from its parameters; for a loss model, it takes the link's seed."""
         ...
 
 
@@ -72,7 +72,7 @@ class LinkPart:
 
     Attributes:
         slot: the rule that the part is for, such as `loss`.
-        means: the part's name and parameters, or a user's object. Parts are equal if these are equal.
+        means: the name of the part's model and its parameters, or a user's object. Parts are equal if these are equal.
         make: builds the part. A loss model has a state of its own for each link, so it is built from the link's seed.
         shared: the built part, which all links share unless it is a loss model.
     """
@@ -83,15 +83,15 @@ class LinkPart:
     shared: object = field(compare=False, repr=False)
 
     def build(self, *context: object) -> object:
-        """Return the built part; for a loss model, `context` is the link's seed."""
+        """Return this part of a link (such as its loss), built; for a loss model, `context` is the link's seed."""
         return self.make(*context) if self.slot == "loss" else self.shared
 
 
 def choose(slot: str, value: object) -> LinkPart | None:
     """Return the part that `value` describes for the rule `slot`; None for `none` or null.
 
-    `value` is the short form (`5%`, `20ms`, `10Mbit`), a mapping, or a part that was read already. Raises ValueError
-    with the key's name for a value without a meaning, and for parameters out of range.
+    `value` is the short form (`5%`, `20ms`, `10Mbit`), a mapping, or a `LinkPart`. Raises ValueError with the key's
+    name for a value without a meaning, and for parameters out of range.
     """
     if value is None or value == "none":
         return None
@@ -145,7 +145,7 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """The rules of one node's uplink and downlink, which all its links share."""
+    """The rate rules of one node's uplink and downlink, which all its links share."""
 
     uplink: LinkPart | None = None
     downlink: LinkPart | None = None
@@ -157,7 +157,7 @@ class LinksSpec:
     __slots__ = ("_all_entries", "_for_all", "_links", "_nodes", "groups", "num_nodes")
 
     def __init__(self, block: Mapping[str, Mapping[str, object]], groups: Groups, num_nodes: int) -> None:
-        """Parse `block`. Raises ValueError with a message that begins with the faulty entry's selector."""
+        """Parse `block` (`links:`). Raises ValueError with a message that begins with the faulty entry's selector."""
         self.groups = groups
         self.num_nodes = num_nodes
         self._links: list[tuple[Selector, dict[str, object]]] = []
@@ -190,7 +190,7 @@ class LinksSpec:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every entry of the block applies to all links or to all nodes."""
+        """Whether every entry of the `links:` block applies to all links or to all nodes."""
         return len(self._links) == self._for_all and all(rank == 0 for rank, _, _ in self._nodes)
 
     @property
@@ -199,7 +199,7 @@ class LinksSpec:
         return any(entry.get("downlink") is not None for _, _, entry in self._nodes)
 
     def entries(self, edge: Edge) -> tuple[int, ...]:
-        """Return the indices of the block's entries that apply to `edge`; later ones override earlier ones."""
+        """Return the indices of the entries of `links:` that apply to `edge`; later ones override earlier ones."""
         if len(self._links) == self._for_all:
             return self._all_entries
         return tuple(number for number, (selector, _) in enumerate(self._links) if edge in selector)

@@ -1,1 +1,4 @@
-"""Link rules: the effects of a link on the units that cross it, one stage each. Integer nanoseconds, sans-I/O."""
+"""Link rules: the effects of a link on the messages or packets that cross it, one stage each.
+
+They compute in integer nanoseconds, sans-I/O.
+"""

@@ -1,9 +1,9 @@
-"""The contract of a link rule: one stage of a path, entered by events, in integer nanoseconds.
+"""The contract of a link rule: one stage of a path, which messages or packets enter, in integer nanoseconds.
 
 A path is the sender's uplink, the link's own stages, and the receiver's downlink. An uplink or downlink belongs to a
-node and is shared by its links, so a unit enters a stage when it arrives there, and is never computed ahead of a shared
-stage. The same rules act on messages above gRPC, on messages in the simulated world, and on packets below TCP: each of
-these is a `Transit` to them.
+node and is shared by its links, so a unit (a message or packet) enters a stage when it arrives there, and is never
+computed ahead of a shared stage. The same rules act on messages above gRPC, on messages in the simulated world, and on
+packets below TCP: each of these is a `Transit` to them.
 
 Relies on: whole nanoseconds, units that enter in the order of time, and keyed draws in place of a generator's state.
 
@@ -24,7 +24,7 @@ from netdfl.core.types import Json, Kind, NodeId
 T = TypeVar("T")
 UnitName: TypeAlias = tuple[Kind, int, int, int, int, int, int]
 ANY_NUMBER = -1
-"""The number of a unit in a question that is about messages with any number."""
+"""The `number` of a message or packet that matches an event whatever number the event names."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,11 +32,11 @@ class Transit:
     """A unit (a message or a packet) on its way over one directed edge, with the data that rules may use.
 
     Random draws are keyed by (kind, round, step, attempt, copy) on the edge, so two algorithms meet the same channel.
-    `incarnation`, the sender's life, and `number`, the place among the messages of an edge that agree in all of that,
-    tell it from all others; `number` is counted only where an event asks for it.
-    `copy` is 0 for the original and counts duplicates. `corrupted` units are delivered damaged or dropped at the
-    receiver, as the rule that damaged them says. A rule that keeps a unit may compare it by identity alone: where a
-    whole path is computed at once, one unit stands for many.
+    `incarnation` (how often the sender had restarted) and `number` (the place among the edge's messages that agree in
+    all of that) make it unique. `number` is counted only where an event uses it. `copy` is 0 for the original and
+    counts duplicates. `corrupted` units are delivered damaged or dropped at the receiver, as the rule that damaged them
+    says. A rule that keeps a unit may compare it by identity alone: where a whole path is computed at once, one unit
+    stands for many.
     """
 
     src: NodeId
@@ -53,7 +53,7 @@ class Transit:
 
     @property
     def name(self) -> UnitName:
-        """The unit's name, which is unique on its edge."""
+        """The name of the message or packet, which is unique on its edge."""
         return self.kind, self.incarnation, self.round, self.step, self.attempt, self.number, self.copy
 
     @property
@@ -64,10 +64,10 @@ class Transit:
 
 @dataclass(slots=True, eq=False)
 class Departure:
-    """The outcome that `unit` leaves the stage at `at_ns`.
+    """The outcome that the message or packet `unit` leaves the stage at `at_ns`.
 
-    It replaces an earlier departure of the same unit from the same stage. A unit that the stage holds without a known
-    end (a link that is down and holds) has no departure until the stage gives one.
+    It replaces an earlier departure of the same `unit` from the same stage. While a stage holds a unit without a known
+    end, as on a link that is down and holds, there is no departure.
     """
 
     unit: Transit
@@ -76,7 +76,10 @@ class Departure:
 
 @dataclass(slots=True, eq=False)
 class Drop:
-    """The outcome that `unit` is dropped in this stage; `reason` (`loss`, `queue`, `down`, `corrupt`) is recorded."""
+    """The outcome that the message or packet `unit` is dropped in this stage; `reason` is recorded.
+
+    Reasons are `loss`, `queue`, `down`, `corrupt` and others.
+    """
 
     unit: Transit
     reason: FateReason
@@ -84,7 +87,10 @@ class Drop:
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """The outcome that `unit` stays in the stage until a later outcome; it cancels a departure announced before."""
+    """The outcome that the message or packet `unit` stays in the stage until a later outcome.
+
+    It cancels a departure announced before.
+    """
 
     unit: Transit
 
@@ -105,49 +111,50 @@ class LinkRule(Protocol):
     """One stage of a path, such as a loss or a delay. Its parameters are checked where it is built."""
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Process a unit that enters the stage; return its outcomes.
+        """Process the message or packet `unit`, which enters the stage; return its outcomes.
 
-        If there are none, the stage holds the unit until `changed` releases it.
+        If there are none, the stage holds it until `changed` releases it.
         """
         ...
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a scheduled change; return the outcomes for the units in the stage."""
+        """Apply a scheduled change; return the outcomes for messages or packets in the stage."""
         ...
 
 
 class RetimingStage(LinkRule, Protocol):
-    """A stage whose units share a capacity, so that the departure of each depends on the others.
+    """A stage whose messages share a capacity, so that the departure of each depends on the others.
 
-    `enter` returns at most that the unit is dropped; departures come from `retimed` and `changed`, and may concern any
-    unit in the stage. One stage may stand at several places of a path (uplink, core link and downlink) and in several
-    paths.
+    `enter` returns at most that a message is dropped; departures come from `retimed` and `changed`, and may concern any
+    message in the stage. One stage may occur at several places of a path (uplink, core link and downlink) and in
+    several paths.
     """
 
     def left(self, unit: Transit, now_ns: int) -> None:
-        """Remove `unit` from the stage, because it has departed."""
+        """Remove the message `unit` from the stage, because it has departed."""
         ...
 
     def withdraw(self, unit: Transit) -> None:
-        """Remove `unit` from the stage, because it was taken off the link."""
+        """Remove the message `unit` from the stage, because it was taken off the link."""
         ...
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
-        """Return the new departures, computed once for all units that entered, left or changed at this instant."""
+        """Return the new departures, computed once for all messages that entered, left or changed at this instant."""
         ...
 
     @property
     def again_ns(self) -> int | None:
-        """The next instant at which departures change even if no unit enters, leaves or changes; None: never."""
+        """The next instant at which departures change even if no message enters, leaves or changes; None: never."""
         ...
 
 
 class Stage:
-    """A stage that treats each unit independently: returns its departure time, drops it or holds it.
+    """A stage that treats each message or packet independently: returns its departure time, drops it or holds it.
 
-    `advance` is the fast form of `enter`, for `fuse`: it returns the departure of `unit` (never before `now_ns`),
-    `DROPPED`, or `HELD`. It keeps no record of units in flight, so a fused stage can't call back a unit that it let go;
-    `enter` can. `reason` is the recorded reason of a drop. `instant` says that units leave when they enter, or never.
+    `advance` is the fast form of `enter`, for `fuse`: it returns the departure of `unit`, a message or packet (never
+    before `now_ns`), `DROPPED`, or `HELD`. It keeps no record of units in flight, so a fused stage can't call back a
+    unit that it let go; `enter` can. `reason` is the recorded reason of a drop. `instant` says that units leave when
+    they enter, or never.
     """
 
     __slots__ = ()
@@ -155,18 +162,18 @@ class Stage:
     instant: ClassVar[bool] = True
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return the time at which `unit` leaves, `DROPPED` or `HELD`."""
+        """Return the time at which the message or packet `unit` leaves, `DROPPED` or `HELD`."""
         raise NotImplementedError
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Process a unit that enters the stage; return its outcomes: departure, drop or hold."""
+        """Process a message or packet that enters the stage; return its outcome: departure, drop or hold."""
         at_ns = self.advance(unit, now_ns)
         if at_ns >= now_ns:
             return (Departure(unit, at_ns),)
         return (Drop(unit, self.reason),) if at_ns == DROPPED else ()
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a scheduled change; return the outcomes for units in the stage."""
+        """Apply a scheduled change; return the outcomes for messages or packets in the stage."""
         return ()
 
     def rests(self, now_ns: int) -> bool:
@@ -175,12 +182,12 @@ class Stage:
 
 
 def resets(event: LinkEvent) -> bool:
-    """Return whether `event` resets the link (`down_reset`), at which each stage of the link drops the units in it."""
+    """Return whether `event` resets the link (`down_reset`), at which each of its stages drops the messages in it."""
     return event.get("state") == "down_reset"
 
 
 class DelayStage(Stage):
-    """A stage that knows a unit's departure time when it enters. A reset drops the units that have not left."""
+    """A stage that knows at entry when a message or packet will leave. A reset drops the ones that have not left."""
 
     __slots__ = ("_limit", "_under_way")
     instant: ClassVar[bool] = False
@@ -190,7 +197,7 @@ class DelayStage(Stage):
         self._limit = 64
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Process a unit that enters the stage; return its outcomes, and remove units that have left."""
+        """Process a message or packet that enters; return its outcome, and discard records of ones that have left."""
         at_ns = self.advance(unit, now_ns)
         if at_ns == DROPPED:
             return (Drop(unit, self.reason),)
@@ -201,14 +208,14 @@ class DelayStage(Stage):
         return (Departure(unit, at_ns),)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """At a reset, drop every unit that has not left by `now_ns`, in order of entry."""
+        """At a reset of the link, drop every message or packet that has not left by `now_ns`, in order of entry."""
         if not resets(event):
             return ()
         units, self._under_way = self._under_way, []
         return [Drop(unit, RESET) for at_ns, unit in units if at_ns > now_ns]
 
     def rests(self, now_ns: int) -> bool:
-        """Return whether all units have left."""
+        """Return whether all messages or packets have left."""
         return all(at_ns <= now_ns for at_ns, _ in self._under_way)
 
 

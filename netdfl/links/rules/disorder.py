@@ -1,9 +1,10 @@
-"""Disorder: duplicates, reordering, corruption. Each random draw is keyed by the unit, and needs no state.
+"""Disorder: duplicates, reordering, corruption. Each random draw is keyed by the message or packet, without state.
 
-Relies on: `keyed_random.py`: a copy has a number of its own, so it draws its own luck behind the stage that made it.
+Relies on: `keyed_random.py`: a copy has a number of its own, so the stages after the one that made it draw for it
+independently of the original.
 
 Why: Without state, a link that rests can be dropped and made anew, and two algorithms meet the same disorder.
-Corruption marks a unit here and drops it only at the receiver, because a damaged unit takes its time on the wire.
+Corruption marks a message here and drops it only at the receiver, because a damaged one takes its time on the wire.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Duplication:
-    """The parameter of duplication: the probability that a unit arrives twice."""
+    """The parameter of duplication: the probability that a message or packet arrives twice."""
 
     probability: float
 
 
 def duplicate(*, probability: Probability) -> Duplication:
-    """Send a copy right behind a unit with this probability; the copy meets the later rules by itself."""
+    """Send a copy right behind a unit with this probability; the copy meets the later rules by itself.
+
+    A unit is a message, or a packet where links act on packets.
+    """
     return Duplication(probability)
 
 
@@ -44,27 +48,33 @@ class Corruption:
 
 
 def corrupt(*, probability: Probability, mode: Literal["detect", "deliver"] = "detect") -> Corruption:
-    """Damage units: found by a checksum and dropped at the receiver (`detect`), or delivered damaged."""
+    """Damage units: found by a checksum and dropped at the receiver (`detect`), or delivered damaged.
+
+    A unit is a message, or a packet where links act on packets.
+    """
     return Corruption(probability, mode == "detect")
 
 
 @dataclass(frozen=True, slots=True)
 class Reordering:
-    """The parameters of reordering: the probability that a unit is held back, and for how long."""
+    """The parameters of reordering: the probability that a message or packet is held back, and for how long."""
 
     probability: float
     delay_ns: int
 
 
 def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reordering:
-    """Hold a unit back by `delay` with this probability, so that later ones overtake it."""
+    """Hold a unit back by `delay` with this probability, so that later ones overtake it.
+
+    A unit is a message, or a packet where links act on packets.
+    """
     if delay <= 0:
         raise ValueError(f"reorder delay = {delay} ns must be above 0; give a time like 10ms")
     return Reordering(probability, delay)
 
 
 class Disorder(Stage, Generic[C]):
-    """A stage that holds no units and acts by its parameters, `config`; new ones act on units that enter later."""
+    """A stage that delays nothing and acts by its parameters, `config`; new parameters act on what enters later."""
 
     __slots__ = ("config", "seed")
     key: ClassVar[str]
@@ -75,58 +85,58 @@ class Disorder(Stage, Generic[C]):
         self.config = config
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Replace the parameters by new ones, if the event has any for this stage."""
+        """Replace the parameters by the new ones in `event`, if it has any for this stage."""
         self.config = event.get(self.key, self.config)
         return ()
 
 
 class Duplicate(Disorder[Duplication]):
-    """The stage that duplicates units."""
+    """The stage that duplicates messages or packets."""
 
     __slots__ = ()
     key: ClassVar[str] = "duplicate"
 
     def copies(self, unit: Transit) -> Sequence[Transit]:
-        """Return `unit` alone, or followed by its copy if the unit is duplicated."""
+        """Return the message or packet `unit` alone, or followed by its copy if it is duplicated."""
         if unit_uniform(self.seed, unit) >= self.config.probability:
             return (unit,)
         return (unit, replace(unit, copy=unit.copy + 1))
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Pass `unit` and, with the rule's probability, a copy right behind it."""
+        """Pass the message or packet `unit` and, with the rule's probability, a copy right behind it."""
         return [Departure(each, now_ns) for each in self.copies(unit)]
 
 
 class Corrupt(Disorder[Corruption]):
-    """The stage that damages units by marking them as corrupt."""
+    """The stage that damages messages or packets: it marks them as corrupted."""
 
     __slots__ = ()
     key: ClassVar[str] = "corrupt"
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Mark `unit` as damaged with the rule's probability."""
+        """Mark the message or packet `unit` as damaged with the rule's probability; it leaves at once."""
         if unit_uniform(self.seed, unit) < self.config.probability:
             unit.corrupted = True
         return now_ns
 
 
 class Checksum(Stage):
-    """The last stage of a path whose corruption is detected; it drops damaged units."""
+    """The last stage of a path whose corruption is detected; it drops damaged messages or packets."""
 
     __slots__ = ("corrupt",)
     reason: ClassVar[FateReason] = CORRUPT
 
     def __init__(self, corrupt: Corrupt) -> None:
-        """Drop the units that the stage `corrupt` marked."""
+        """Store `corrupt`, the stage whose damaged messages or packets this one drops."""
         self.corrupt = corrupt
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Drop `unit` if it is damaged and the rule detects damage."""
+        """Drop the message or packet `unit` if it is damaged and the rule detects damage."""
         return DROPPED if unit.corrupted and self.corrupt.config.detected else now_ns
 
 
 class Reorder(DelayStage):
-    """The stage that holds back units. A changed rule does not affect units that are already held back."""
+    """The stage that holds back messages or packets. A changed rule does not affect ones already held back."""
 
     __slots__ = ("config", "seed")
 
@@ -136,12 +146,12 @@ class Reorder(DelayStage):
         self.seed, self.config = seed, config
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return `now_ns`, or with the rule's probability `now_ns` plus the rule's delay."""
+        """Return when the message or packet `unit` leaves: now or, with the rule's probability, after its delay."""
         config = self.config
         return now_ns + config.delay_ns if unit_uniform(self.seed, unit) < config.probability else now_ns
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Replace the rule's parameters; at a reset, drop the units that are held back."""
+        """Replace the rule's parameters; at a reset of the link, drop the messages or packets that are held back."""
         self.config = event.get("reorder", self.config)
         return super().changed(event, now_ns)
 

@@ -1,4 +1,4 @@
-"""Figures that describe a link's rules in the long run: share of lost units, bursts of losses, mean delay, rate."""
+"""Numbers that describe a link rule in the long run: share of lost messages, bursts of losses, mean delay, rate."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TRACE_BITS = 8 * 1500
 
 
 def figures(part: object) -> Mapping[str, object]:
-    """Return the figures that describe one built rule, by name; a rule has some of them, a user's own part maybe none.
+    """Return the numbers that describe one built rule, by name; a rule has some of them, a user's own rule maybe none.
 
-    - `stationary_loss`, `mean_burst`: the share of lost units, and how many are lost in a row (None: forever);
+    - `stationary_loss`, `mean_burst`: the share of lost messages, and the mean number lost in a row (None: forever);
     - `messages`: the number of messages that a list of losses names;
     - `mean_ns`: the mean delay;
     - `rate_bps`, `burst_bytes`, `queue_bytes`, `queue_messages`: the rate (a trace's mean), token bucket and queue
@@ -57,7 +57,7 @@ def _burst(lost: float, starts: float) -> float | None:
 
 
 def say(found: Mapping[str, object]) -> str:
-    """Return the `figures` of a rule as one text for people."""
+    """Return as one text for people the numbers `found` that `figures` returned for a rule."""
     words: Mapping[str, Callable[[Any], str]] = {
         "stationary_loss": lambda share: f"loses {100 * share:.3g}%",
         "mean_burst": lambda burst: "without end" if burst is None else f"{burst:.3g} in a row",

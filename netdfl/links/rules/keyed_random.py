@@ -1,17 +1,17 @@
-"""Keyed draws: a unit's random number at one rule of one edge, and the key that orders units due at one instant.
+"""Keyed draws: a message's random number at one rule of one edge, and the key that orders messages due at one instant.
 
-A draw is the 64-bit xxh3 hash of the packed (round, step, attempt, copy, kind). Its seed is
-`Streams.integer("link", src, dst, rule)`, which already contains the fleet's seed, the edge and the rule. A draw costs
-about 0.1 us, keeps no state, and is the same in every process and on every machine: the fate of a unit does not depend
-on other messages or on their order.
+A draw is the 64-bit xxh3 hash of the packed (round, step, attempt, copy, kind). Its seed is `Streams.integer("link",
+src, dst, rule)`, which already contains the fleet's seed, the edge and the rule. A draw costs about 0.1 us, keeps no
+state, and is the same in every process and on every machine: whether a message is lost does not depend on other
+messages or on their order.
 
-Units that are due at the same nanosecond go in the order of their order keys, hashes of edge and message. So their
+Messages that are due at the same nanosecond go in the order of their order keys, hashes of edge and message. So their
 order does not depend on the order in which they were submitted.
 
 Relies on: the order of the members of `Kind`, which numbers kinds in the hash: new kinds are appended.
 
-Why: A generator would give each message the next number, so one message more would change the fate of all later ones. A
-draw by name compares algorithms on the same channel, and lets a resumed run draw again.
+Why: A generator would give each message the next number, so one message more would change the losses and delays of all
+later ones. A draw by name compares algorithms on the same channel, and lets a resumed run draw again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ULP = 2.0**-52
 
 
 def unit_uniform(seed: int, unit: Transit) -> float:
-    """Draw a number from the open interval (0, 1), keyed by `unit`."""
+    """Draw a number from the open interval (0, 1), keyed by the message or packet `unit`."""
     kind = unit.kind
     code = 0 if kind is _DATA else _CODES[kind]
     digest = xxh3_64_intdigest(_pack_names(unit.round, unit.step, unit.attempt, unit.copy, code), seed)

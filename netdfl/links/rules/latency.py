@@ -1,10 +1,10 @@
-"""Latency: the delay of a unit besides the time that its bytes take.
+"""Latency: the delay of a message or packet besides the time that its bytes take.
 
-Relies on: keyed draws, and `DelayStage`, which remembers units in flight for a reset of the link.
+Relies on: keyed draws, and `DelayStage`, which remembers what is in flight for a reset of the link.
 
 Why: A distribution is its inverse function, so one uniform draw by name gives the delay, the same in every world.
-Without `fifo` units may overtake each other, which waits must know (`ordered`). Constant and random delays are kept
-apart, because the engine then computes the arrivals of whole multicasts.
+Without `fifo`, messages may overtake each other, which code that waits for messages must know (`ordered`). Constant and
+random delays are kept apart, because the engine then computes the arrivals of whole multicasts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _pdf = NormalDist().pdf
 class Delay:
     """A distribution of delays: its inverse CDF, from (0, 1) to nanoseconds, or one constant.
 
-    `fifo` keeps the order of entry: a unit never leaves before one that entered earlier. `mean_ns` is the mean of the
-    distribution, without the effect of `fifo`; None where it is not known.
+    `fifo` keeps the order of entry: a message never leaves before one that entered earlier. `mean_ns` is the mean of
+    the distribution, without the effect of `fifo`; None where it is not known.
     """
 
     fifo: bool
@@ -50,7 +50,10 @@ def _positive(**values: float) -> None:
 
 
 def constant(*, delay: TimeNs) -> Delay:
-    """Delay every unit by the same time (so in order)."""
+    """Delay every unit by the same time (so in order).
+
+    A unit is a message, or a packet where links act on packets.
+    """
     return Delay(fifo=True, constant_ns=delay, mean_ns=delay)
 
 
@@ -143,10 +146,10 @@ LATENCIES = by_name(constant, uniform, normal, lognormal, exponential, pareto, e
 
 
 class Latency(DelayStage):
-    """The stage that delays each unit by its own latency.
+    """The stage that delays each message or packet by a latency of its own.
 
-    A change acts on units that enter after it: a unit under way keeps its delay, and in `fifo` order no later unit
-    overtakes it. A reset drops the units under way.
+    A change acts on messages that enter after it: one under way keeps its delay, and in `fifo` order no later one
+    overtakes it. A reset drops the messages under way.
     """
 
     __slots__ = ("_last_ns", "delay", "rounds", "scale", "seed")
@@ -164,7 +167,7 @@ class Latency(DelayStage):
         self._last_ns = LONG_AGO
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return the time at which `unit` arrives at the other end."""
+        """Return the time at which the message or packet `unit` arrives at the other end of the link."""
         delay, scale = self.delay, self.scale
         if self.rounds is not None:
             delay, scale = self._of_round(unit.of_round)
@@ -184,11 +187,11 @@ class Latency(DelayStage):
         return (self.delay, self.scale * scale) if delay is None else (delay, scale)
 
     def rests(self, now_ns: int) -> bool:
-        """Return whether all units have left, so that a new unit can't overtake any."""
+        """Return whether all messages or packets have left, so that a new one can't overtake any."""
         return self._last_ns <= now_ns and super().rests(now_ns)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a new `latency` or `latency_scale`; at a reset, drop the units under way."""
+        """Apply a new `latency` or `latency_scale`; at a reset of the link, drop the messages or packets under way."""
         self.delay, self.scale = event.get("latency", self.delay), event.get("latency_scale", self.scale)
         if resets(event):
             self._last_ns = now_ns

@@ -1,11 +1,11 @@
-"""Loss: the models that decide which units of a link are lost.
+"""Loss: the models that decide which messages or packets of a link are lost.
 
-Relies on: units that enter one link in the order in which they were sent, since a burst's chain advances with each of
-them.
+Relies on: messages that enter one link in the order in which they were sent, since a burst's chain advances with each
+of them.
 
-Why: Loss comes before the rate: a lost unit takes no time of the serializer. Acknowledgements and notices have a chain
-of their own, so that a method that sends more of them does not meet another channel with its data. Models without
-memory draw by name alone, and their links may be dropped while they rest.
+Why: Loss comes before the rate: a lost message takes no time of the serializer. All other kinds than data have a burst
+chain of their own, so that a method that sends more of them does not meet another channel with its data. Models without
+memory draw by the message's name alone, so an idle link's model may be discarded and made anew.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ _DATA = Kind.DATA
 
 
 class LossModel(Protocol):
-    """A loss model, which decides for each unit in the order in which units enter one link.
+    """A loss model, which decides for each message or packet in the order in which they enter one link.
 
-    A class with `remembers = False` promises that its decisions do not depend on earlier units; a link at rest may then
-    replace its model by a new one.
+    A class with `remembers = False` promises that its decisions do not depend on earlier messages; a link at rest may
+    then replace its model by a new one.
     """
 
     def lost(self, unit: Transit) -> bool:
-        """Return whether `unit` is lost."""
+        """Return whether the message or packet `unit` is lost."""
         ...
 
 
 class Bernoulli:
-    """Independent losses: each unit is lost with the same probability."""
+    """Independent losses: each unit is lost with the same probability.
+
+    A unit is a message, or a packet where links act on packets.
+    """
 
     __slots__ = ("probability", "seed")
     remembers: ClassVar[bool] = False
@@ -49,17 +52,17 @@ class Bernoulli:
         self.probability = probability
 
     def lost(self, unit: Transit) -> bool:
-        """Decide at random, with the model's probability, whether `unit` is lost."""
+        """Decide at random, with the model's probability, whether the message or packet `unit` is lost."""
         return unit_uniform(self.seed, unit) < self.probability
 
 
 class GilbertElliott:
     """Losses in bursts: a two-state Markov chain, good and bad, each state with its own loss.
 
-    Before each unit but the first, the chain goes from good to bad with `p` and from bad to good with `r`; it begins in
-    its stationary distribution. It advances once per data message; all other kinds share a second chain, so that
-    acknowledgements do not change the fate of data. A duplicate uses the state and does not advance it. (E. N. Gilbert
-    1960; E. O. Elliott 1963.)
+    Before each message or packet but the first, the chain goes from good to bad with `p` and from bad to good with `r`;
+    it begins in its stationary distribution. It advances once per data message; all other kinds share a second chain,
+    so that acknowledgements do not change which data are lost. A duplicate uses the state and does not advance it. (E.
+    N. Gilbert 1960; E. O. Elliott 1963.)
     """
 
     __slots__ = ("_chains", "loss_bad", "loss_good", "p", "r", "seed")
@@ -74,7 +77,7 @@ class GilbertElliott:
         loss_good: Probability = 0.0,
         loss_bad: Probability = 1.0,
     ) -> None:
-        """Store the transition probabilities `p` (good to bad) and `r` (bad to good), and the loss of each state."""
+        """Store the transition probabilities `p` (good to bad) and `r` (bad to good), and each state's loss rate."""
         if p + r == 0:
             raise ValueError("gilbert_elliott with p = 0 and r = 0 never changes state; give p or r above 0")
         self.seed = seed
@@ -88,12 +91,12 @@ class GilbertElliott:
 
     @property
     def stationary_loss(self) -> float:
-        """The long-run share of lost units: (r loss_good + p loss_bad) / (p + r)."""
+        """The long-run share of lost messages or packets: (r loss_good + p loss_bad) / (p + r)."""
         return (self.r * self.loss_good + self.p * self.loss_bad) / (self.p + self.r)
 
     @property
     def mean_burst(self) -> float:
-        """The mean number of units lost in a row (1 / r where good loses nothing and bad everything).
+        """The mean number of messages lost in a row (1 / r where good loses nothing and bad everything).
 
         This is P(lost) / P(lost, and the one before was not); infinite where all are lost, 0 where none is.
         """
@@ -106,7 +109,7 @@ class GilbertElliott:
         return self.stationary_loss / starts if starts > 0 else float("inf")
 
     def lost(self, unit: Transit) -> bool:
-        """Advance the chain of the unit's kind, then lose the unit with the probability of its state."""
+        """Advance the burst chain (data have one, other kinds another); lose `unit` with its present probability."""
         chain = self._chains[unit.kind is not _DATA]
         if not unit.copy:
             seed, count, bad = chain
@@ -128,7 +131,7 @@ class Match:
     attempt: NonNegativeInt | None = None
 
     def matches(self, unit: Transit) -> bool:
-        """Return whether `unit` fits this description; a heartbeat is described by its kind alone."""
+        """Return whether the message `unit` fits this description; a heartbeat must be described by its kind."""
         return (
             (unit.of_round if self.kind is None else unit.round) == self.round
             and self.step in (None, unit.step)
@@ -159,14 +162,14 @@ class DropList:
             self._by_round.setdefault(match.round, []).append(match)
 
     def lost(self, unit: Transit) -> bool:
-        """Return whether `unit` is listed."""
+        """Return whether the message `unit` is listed."""
         return any(match.matches(unit) for match in self._by_round.get(unit.round, ()))
 
 
 class Trace:
     """Losses of data messages by a list of 0 and 1, where 1 means lost, which is repeated.
 
-    All other kinds together go through the same list with a place of their own. A duplicate reads the place of its
+    All other kinds together go through the same list with a position of their own. A duplicate has the entry of its
     original.
     """
 
@@ -183,7 +186,7 @@ class Trace:
         self._places = [-1, -1]
 
     def lost(self, unit: Transit) -> bool:
-        """Advance to the next list entry of the unit's kind, and return whether it is 1."""
+        """Advance to the next list entry for data, or for all other kinds, and return whether it is 1."""
         chain = unit.kind is not _DATA
         if not unit.copy:
             self._places[chain] = (self._places[chain] + 1) % len(self.losses)
@@ -198,22 +201,22 @@ def _read_losses(file: str) -> list[int]:
 
 
 class Loss(Stage):
-    """The stage that drops units by a loss model.
+    """The stage that drops messages or packets by a loss model.
 
-    The stage holds no units; a change acts on units that enter after it. A new model starts afresh (a bursty chain in
-    its stationary state, a trace at its beginning).
+    The stage delays nothing; a change acts on messages that enter after it. A new model starts afresh (a bursty chain
+    in its stationary state, a trace at its beginning).
     """
 
     __slots__ = ("model", "rounds")
     reason: ClassVar[FateReason] = LOSS
 
     def __init__(self, model: LossModel | None = None, rounds: RoundValues[LossModel] | None = None) -> None:
-        """Drop units by `model` (None: none); for the messages of some rounds, `rounds` gives another model."""
+        """Drop messages by `model` (None: drop none); for the messages of some rounds, `rounds` gives another model."""
         self.model = model
         self.rounds = rounds
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return `DROPPED` if the loss model loses `unit`, else `now_ns`."""
+        """Return `DROPPED` if the loss model loses the message or packet `unit`, else `now_ns`."""
         model = self.model
         if self.rounds is not None:
             model = self.rounds.at(unit.of_round) or model
@@ -225,7 +228,7 @@ class Loss(Stage):
         return ()
 
     def rests(self, now_ns: int) -> bool:
-        """Return whether the model's decisions do not depend on earlier units."""
+        """Return whether the model's decisions do not depend on earlier messages, so that a new model acts the same."""
         return self.rounds is None and (self.model is None or not getattr(self.model, "remembers", True))
 
 

@@ -43,18 +43,18 @@ class Opportunities:
         object.__setattr__(self, "period_ns", max(self.period_ns, self.at_ns[-1]))
 
     def at(self, index: int) -> int:
-        """Return the time in ns of opportunity number `index`, counted from 0 through all repetitions."""
+        """Return the `index`-th time in ns at which 1500 bytes may leave, counted from 0 through all repetitions."""
         cycle, place = divmod(index, len(self.at_ns))
         return cycle * self.period_ns + self.at_ns[place]
 
     def first(self, now_ns: int) -> int:
-        """Return the index of the first opportunity at or after `now_ns`."""
+        """Return the index of the first time at or after `now_ns` at which 1500 bytes may leave."""
         cycle = max(0, -(-now_ns // self.period_ns) - 1)
         return cycle * len(self.at_ns) + bisect_left(self.at_ns, now_ns - cycle * self.period_ns)
 
 
 def read_trace(file: str) -> tuple[tuple[int, ...], int]:
-    """Read a trace file; return its opportunities in nanoseconds, and the period in which they repeat.
+    """Read a trace file; return the times in ns at which 1500 bytes may leave, and the period in which they repeat.
 
     Lines with a time in ms are Mahimahi's format; lines with a time in s and a rate in Mbit/s are Pensieve's format for
     "cooked" traces. Raises ValueError.
@@ -71,7 +71,7 @@ def read_trace(file: str) -> tuple[tuple[int, ...], int]:
 
 
 def _cooked(samples: Sequence[tuple[float, float]]) -> tuple[tuple[int, ...], int]:
-    """Convert (time in s, rate in Mbit/s) pairs to opportunities in ns, and the period in which they repeat.
+    """Convert (time in s, rate in Mbit/s) pairs to the times in ns at which 1500 bytes may leave, and their period.
 
     A rate holds from the time of the line before to the time of its own line. Raises ValueError.
     """
@@ -117,10 +117,10 @@ def shared_mahimahi(
 
 
 class TraceRate(Stage):
-    """A stage that serves units in order, each at the trace's opportunity that carries its last byte.
+    """A stage that sends messages or packets in order, each done at the trace's time that carries its last byte.
 
-    An opportunity without a waiting unit is lost; one that a unit does not fill goes on to the next in the queue.
-    Events can't change its rate; a reset drops the units in the stage.
+    Such a time, at which 1500 bytes may leave, is lost if nothing waits; bytes that one message leaves free go to the
+    next in the queue. Events can't change its rate; a reset drops the messages in the stage.
     """
 
     __slots__ = ("_index", "_left", "_queue", "_waiting", "opportunities")
@@ -128,7 +128,7 @@ class TraceRate(Stage):
     instant: ClassVar[bool] = False
 
     def __init__(self, opportunities: Opportunities) -> None:
-        """Start before the first opportunity of the trace."""
+        """Start before the first of the times in `opportunities`, at each of which 1500 bytes may leave."""
         self.opportunities = opportunities
         self._index = -1  # the opportunity in use
         self._left = 0  # bytes that it can still carry
@@ -136,7 +136,7 @@ class TraceRate(Stage):
         self._waiting = 0
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return the time of the opportunity that carries the last byte of `unit`, or `DROPPED`."""
+        """Return the time at which the last byte of the message or packet `unit` leaves, or `DROPPED` (full queue)."""
         queue = self._queue
         while queue and queue[0][0] <= now_ns:
             self._waiting -= queue.popleft()[1]
@@ -164,7 +164,7 @@ class TraceRate(Stage):
         return self._waiting - self._queue[0][1] + nbytes > bound.queue_bytes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Drop the units in the stage at a reset. Raises ValueError for a change of the rate."""
+        """Drop the messages or packets in the stage at a reset of the link. Raises ValueError for a new rate."""
         if not event.keys().isdisjoint(("rate", "rate_scale")):
             raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")
         if not resets(event):

@@ -26,8 +26,9 @@ from netdfl.links.rules.base import (
 class NamedMessages:
     """The messages that a `drop` or `delay` event names: by round or time of entry, optionally by kind, step, attempt.
 
-    `incarnation` is the life of the sender, `number` the place among messages of the link that agree in kind, life,
-    round, step and attempt, as acknowledgements of one message do. `by_ns` is the added delay; None for a loss.
+    `incarnation` is how often the sender had restarted. `number` is the place among messages of the link that agree in
+    kind, incarnation, round, step and attempt, as acknowledgements of one message do. `by_ns` is the added delay; None
+    for a loss.
     """
 
     at_ns: int | None = None
@@ -42,7 +43,7 @@ class NamedMessages:
     number: int | None = None
 
     def matches(self, unit: Transit, now_ns: int) -> bool:
-        """Return whether `unit`, which enters at `now_ns`, is named; a heartbeat only by its kind."""
+        """Return whether the event names the message `unit`, which enters at `now_ns`; a heartbeat only by its kind."""
         round = unit.of_round if self.kind is None else unit.round
         return (
             (self.at_round is None or round >= self.at_round)
@@ -58,18 +59,21 @@ class NamedMessages:
 
 
 class MessageNumbers(Stage):
-    """The first stage of a link where an event names messages by number: it numbers those that agree in all else."""
+    """The first stage of a link where an event names messages by number: it counts messages of equal name.
+
+    Messages have equal names if they agree in kind, sender's restarts, round, step and attempt.
+    """
 
     __slots__ = ("counts", "named")
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Number the messages that one of `named` would match if it named no number."""
+        """Number the messages that one of `named`, descriptions of messages, matches apart from its number."""
         self.named = tuple(replace(each, number=None) for each in named if each.number is not None)
         self.counts: Counter[tuple[object, ...]] = Counter()
-        """How many messages were numbered so far, by kind, sender's life, round, step and attempt."""
+        """How many messages were numbered so far, by kind, sender's restarts, round, step and attempt."""
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Number `unit` among the messages that agree with it in all else, and pass it."""
+        """Give the message `unit` its number among the ones with the same kind, round, step and so on."""
         unit.number = 0
         if any(each.matches(unit, now_ns) for each in self.named):
             identity = (unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt)
@@ -79,22 +83,22 @@ class MessageNumbers(Stage):
 
 
 class NamedLoss(Stage):
-    """The stage that drops named messages."""
+    """The stage that drops the messages that scheduled `drop` events name."""
 
     __slots__ = ("named",)
     reason: ClassVar[FateReason] = SCRIPTED
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Drop the messages that any of `named` matches."""
+        """Drop the messages that any of `named`, descriptions of messages, matches."""
         self.named = tuple(named)
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return `DROPPED` if an event names `unit`, else `now_ns`."""
+        """Return `DROPPED` if an event names the message `unit`, else `now_ns`."""
         return DROPPED if any(each.matches(unit, now_ns) for each in self.named) else now_ns
 
 
 class NamedDelay(DelayStage):
-    """The stage that delays named messages, the last of a link's own stages.
+    """The stage that delays the messages that scheduled `delay` events name, the last of a link's own stages.
 
     If several events name a message, their delays add up. No later message overtakes a delayed one, so a link in order
     stays in order. A reset of the link drops the messages in this stage.
@@ -103,13 +107,13 @@ class NamedDelay(DelayStage):
     __slots__ = ("_last_ns", "named")
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Delay the messages that any of `named` matches."""
+        """Delay the messages that any of `named`, descriptions of messages, matches."""
         super().__init__()
         self.named = tuple(named)
         self._last_ns = LONG_AGO
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return the time at which `unit` arrives at the other end."""
+        """Return the time at which the message `unit` leaves: later by the delay of each event that names it."""
         by_ns = sum(each.by_ns or 0 for each in self.named if each.matches(unit, now_ns))
         at_ns = max(now_ns + by_ns, self._last_ns)
         if by_ns:

@@ -46,7 +46,7 @@ Sharing: TypeAlias = Literal["fair", "fifo"]
 class Shape:
     """The parameters of a serializer: its rate (None: unlimited), its token bucket, and the limit of its queue.
 
-    `sharing` matters for links that several edges share.
+    `sharing` (flows at once, or messages one by one) matters for links that several edges share.
     """
 
     rate_bps: float | None
@@ -59,8 +59,9 @@ class Shape:
 def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLimit | None = None) -> Shape:
     """Serialize units one after another at `rate` bits per second; 0 holds them.
 
-    `burst` is a token bucket: that many bytes pass at once after a pause. `queue` bounds the waiting units (not the one
-    in service, so an idle link takes a unit of any size); a unit that does not fit is dropped at the tail (`queue`).
+    A unit is a message, or a packet where links act on packets. `burst` is a token bucket: that many bytes pass at once
+    after a pause. `queue` bounds the waiting units (not the one in service, so an idle link takes a unit of any size);
+    a unit that does not fit is dropped at the tail (`queue`).
     """
     if isinstance(queue, MessageLimit):
         return Shape(rate, burst, queue_messages=queue.messages)
@@ -73,14 +74,15 @@ def shared(
     """Carry `rate` bits per second of all that crosses a node's link; 0 holds it.
 
     With `sharing: fair`, the flows under way share it max-min fairly, as TCP connections do; with `fifo`, messages go
-    one after another. `burst` is a token bucket for the sum. `queue` bounds what is here beside the oldest message.
+    one after another. `burst` is a token bucket for the sum. `queue` bounds the bytes or messages that wait at the link
+    or cross it, without the oldest message.
     """
     return replace(serial(rate=rate, burst=burst, queue=queue), sharing=sharing)
 
 
 @lru_cache
 def _cost(rate_bps: float | None, scale: float) -> tuple[int, int]:
-    """Return the nanoseconds for one byte as a fraction (numerator, denominator); numerator -1 for a rate of 0."""
+    """Return the nanoseconds for one byte at `rate_bps` times `scale` as a fraction; numerator -1 for a rate of 0."""
     if rate_bps is None:
         return 0, 1
     if rate_bps * scale == 0:
@@ -96,9 +98,9 @@ class Rate(Stage):
     so rounding never adds up: over any window, up to the nanosecond that a departure is rounded up to, no more than the
     rate times the window, plus `burst`, leaves.
 
-    A new rate re-times the units that wait and the one in service: the bytes still to be sent go on at the new rate. A
-    rate of 0 holds them; queue bounds act on units that enter later. A reset drops the units and leaves the serializer
-    idle. Several links may share one instance, as a node's uplink or downlink.
+    A new rate re-times the messages or packets that wait and the one in service: the bytes still to be sent go on at
+    the new rate. A rate of 0 holds them; queue bounds act on ones that enter later. A reset drops them and leaves the
+    serializer idle. Several links may share one instance, as a node's uplink or downlink.
     """
 
     __slots__ = ("_backlog", "_den", "_end", "_num", "_queue", "_slack", "_waiting", "rounds", "scale", "shape")
@@ -109,7 +111,7 @@ class Rate(Stage):
     """For the messages of some rounds: another rate (None: the usual one), and a factor on it, both above 0."""
 
     def __init__(self, shape: Shape) -> None:
-        """Start with the parameters `shape`."""
+        """Start idle, with the rate, token bucket and queue limit in `shape`."""
         self.rounds = None
         self._queue: deque[tuple[int, int, Transit]] = deque()  # (end of its bytes, nbytes, unit)
         self._waiting = 0  # bytes of the queue, the one in service included
@@ -125,7 +127,10 @@ class Rate(Stage):
         self._slack = shape.burst_bytes * self._num
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return the time at which the last byte of `unit` leaves, `DROPPED` for a full queue, or `HELD` at rate 0."""
+        """Return the time at which the last byte of the message or packet `unit` leaves, `DROPPED` or `HELD`.
+
+        A full queue drops it; a rate of 0 holds it.
+        """
         num, den, queue = self._num, self._den, self._queue
         while queue and queue[0][0] - self._slack <= now_ns * den:
             self._waiting -= queue.popleft()[1]
@@ -173,7 +178,7 @@ class Rate(Stage):
         self._waiting += unit.nbytes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a new `rate` (a `Shape`) or `rate_scale` and recompute departures; at a reset, drop the queue."""
+        """Apply a new `rate` (a `Shape`) or `rate_scale` and recompute departures; at a reset, drop all that waits."""
         shape, scale = event.get("rate", self.shape), event.get("rate_scale", self.scale)
         if resets(event):
             dropped = self._pending(now_ns)

@@ -14,7 +14,7 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 
 
 class LinkState(Stage):
-    """The stage that passes, holds or drops units by the link's state, before all other stages of the link.
+    """The stage that passes, holds or drops messages or packets by the link's state, before its other stages.
 
     - `up`: units pass.
     - `down_drop`: units that enter are dropped (`down`). Units in flight arrive.
@@ -35,7 +35,7 @@ class LinkState(Stage):
         self.held: list[Transit] = []
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Pass, drop or hold `unit` according to the state."""
+        """Pass, drop or hold the message or packet `unit` according to the state."""
         state = self.state
         if self.rounds is not None:
             state = self.rounds.at(unit.of_round) or state
@@ -47,7 +47,7 @@ class LinkState(Stage):
         return DROPPED
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a new `state`; release or drop the held units."""
+        """Apply a new `state`; release or drop the held messages or packets."""
         self.state = event.get("state", self.state)
         if self.state == "down_hold" or not self.held:
             return ()

@@ -73,7 +73,7 @@ class TcpTable:
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
 
     def curve(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> tuple[list[float], float]:
-        """Return a message's excess delay above one segment, in ns per slice, and the share of messages that arrive.
+        """Return the excess delay above one segment, in ns per slice of its distribution, and the share of arrivals.
 
         The slices begin at `levels`. Linear in size, loss and round-trip time, also beyond the table; in the rate's
         logarithm within the table.
@@ -86,7 +86,7 @@ class TcpTable:
         return list(accumulate((max(0.0, each) for each in found), max)), min(1.0, 1 - dead)
 
     def _corners(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> Iterator[tuple[int, float]]:
-        """Yield the table rows around a message, each with a positive weight in the interpolation."""
+        """Yield the table entries around a message, by index, each with a positive weight in the interpolation."""
         rate = min(max(rate_bps, self.rates_bps[0]), self.rates_bps[-1])
         axes = (
             _weights(self.sizes, nbytes),
@@ -103,9 +103,9 @@ class TcpTable:
                 yield place, weight
 
     def one_segment(self, u: float, loss: float, rtt_ns: float) -> float:
-        """Return the excess delay in ns of a one-segment message at the quantile `u`.
+        """Return the excess delay in ns of a one-segment message over TCP at the quantile `u` of its distribution.
 
-        Beyond the last of `depths`, the delay doubles, as the time-outs of TCP do.
+        Beyond the last of `depths` (losses in a row), the delay doubles, as the time-outs of TCP do.
         """
         if not loss:
             return 0.0
@@ -121,7 +121,7 @@ class TcpTable:
 
 
 def _weights(axis: Sequence[float], x: float) -> list[tuple[int, float]]:
-    """Return the two points of `axis` around or nearest to `x`, with their weights in a linear interpolation."""
+    """Return the indices of the two points of `axis` around or nearest to `x`, and their interpolation weights."""
     left = min(max(bisect_right(axis, x) - 1, 0), len(axis) - 2)
     share = (x - axis[left]) / (axis[left + 1] - axis[left])
     return [(left, 1 - share), (left + 1, share)]
@@ -136,7 +136,7 @@ def default_table() -> TcpTable:
 class Tcp(DelayStage):
     """The stage that combines a link's loss, rate and latency into the delay of messages over TCP.
 
-    Messages stay in order. None is lost but one that would never arrive, which is dropped (`dead`). A message's bytes
+    Messages stay in order. Only a message that would never arrive is lost: it is dropped (`dead`). A message's bytes
     wait for earlier bytes at the link's rate. A change acts on messages that enter after it; a reset drops the messages
     under way.
     """
@@ -174,7 +174,7 @@ class Tcp(DelayStage):
         self._curves = {}
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return the time at which the last byte of `unit` arrives, or `DROPPED`."""
+        """Return the time at which the last byte of the message `unit` arrives, or `DROPPED` if it never does."""
         rate_bps = self.rate * self.scales["rate"]
         return self._arrival_ns(unit, now_ns, rate_bps, on_the_line_ns(unit.nbytes, rate_bps))
 
@@ -219,7 +219,7 @@ class Tcp(DelayStage):
 
 
 class TcpBehindShares(Tcp):
-    """The TCP stage after a stage of shared links, which has carried a message's bytes: adds only the excess delay.
+    """The TCP stage after a stage of shared links, which has carried a message's bytes: adds latency and excess delay.
 
     `shares_bps` holds, by the message's name, the mean rate that the message had on the shared links.
     """
@@ -227,12 +227,12 @@ class TcpBehindShares(Tcp):
     __slots__ = ("shares_bps",)
 
     def __init__(self, stage: Tcp, shares_bps: dict[UnitName, float]) -> None:
-        """Copy the parameters of `stage`, which has seen no message yet."""
+        """Copy the parameters of `stage`, which has seen no message yet; `shares_bps` has mean rates by message."""
         super().__init__(stage.seed, stage._table, None, Shape(None), stage.delay)
         self.loss, self.rate, self.scales, self.shares_bps = stage.loss, stage.rate, stage.scales, shares_bps
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return the time at which the last byte of `unit` arrives, or `DROPPED`."""
+        """Return the time at which the last byte of the message `unit` arrives, or `DROPPED` if it never does."""
         share_bps = self.shares_bps.pop(unit.name, self.rate)
         return self._arrival_ns(unit, now_ns, float(f"{share_bps:.3g}"), 0)
 

@@ -47,7 +47,10 @@ def own_rules(spec: LinksSpec, edge: Edge) -> OwnRules:
 
 
 class TargetIndex(Generic[T]):
-    """An index that finds the items that concern a link: a table for items of one link, a list for items of several."""
+    """An index that finds the items (such as events) that concern a link; `T` is the type of an item.
+
+    It is a table for items that concern one link, and a list for items that concern several.
+    """
 
     __slots__ = ("_single", "_wide")
 
@@ -59,7 +62,7 @@ class TargetIndex(Generic[T]):
         return bool(self._single or self._wide)
 
     def add(self, blocks: tuple[Block, ...], item: T) -> None:
-        """Add an item that concerns all links of `blocks`."""
+        """Add an item that concerns all links of `blocks`, which are sets of links."""
         edges = few_edges(blocks, 1)
         if edges is None:
             self._wide.append((blocks, item))
@@ -67,7 +70,7 @@ class TargetIndex(Generic[T]):
             self._single.setdefault(edge, []).append(item)
 
     def remove(self, blocks: tuple[Block, ...], item: T) -> None:
-        """Remove an item that was added with the same `blocks`."""
+        """Remove an item that was added with the same `blocks`, sets of links."""
         edges = few_edges(blocks, 1)
         if edges is None:
             self._wide.remove((blocks, item))
@@ -75,7 +78,7 @@ class TargetIndex(Generic[T]):
             self._single[edge].remove(item)
 
     def of(self, edge: Edge) -> Iterator[T]:
-        """Yield the items that concern `edge`, in no order."""
+        """Yield the items (such as events) that concern `edge`, in no order."""
         yield from self._single.get(edge, ())
         for blocks, item in self._wide:
             if any(edge in block for block in blocks):
@@ -83,16 +86,17 @@ class TargetIndex(Generic[T]):
 
 
 def few_edges(blocks: Sequence[Block], most: int) -> list[Edge] | None:
-    """Return the links of `blocks` as a list if they are at most `most`, else None."""
+    """Return the links of `blocks`, which are sets of links, as a list if they are at most `most`, else None."""
     if sum(len(block.src) * len(block.dst) for block in blocks) > most:
         return None
     return [edge for block in blocks for edge in block.edges()]
 
 
 class Overlays:
-    """The scheduled changes that are in force now.
+    """The scheduled changes of links and nodes that are in force now.
 
-    A change ends with the `unset` event of the same cause; a `STANDING` one stays until another replaces its values.
+    A change ends with the `unset` event of the same schedule entry; one without an end (`STANDING`) stays until another
+    replaces its values.
     """
 
     __slots__ = ("_count", "_links", "_nodes", "_windows")

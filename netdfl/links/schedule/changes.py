@@ -38,7 +38,7 @@ class LinkChange:
 
     @property
     def when(self) -> str:
-        """The time span as text: `20s to 30s`, `round 4 to 5`, `from 20s`."""
+        """The change's time span as text: `20s to 30s`, `round 4 to 5`, `from 20s`."""
         if self.by_round:
             last = None if self.end is None else self.end - 1
             return f"round {self.begin}" + ("" if last == self.begin else " on" if last is None else f" to {last}")

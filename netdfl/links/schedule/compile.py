@@ -121,7 +121,7 @@ def _meet(first: Block, second: Block) -> bool:
 
 
 def _cross(first: Sequence[Block], second: Sequence[Block]) -> bool:
-    """Return whether two partitions conflict: each separates a pair of nodes that the other keeps together."""
+    """Return whether two network partitions conflict: each separates a pair of nodes that the other keeps together."""
     one, two = ({node: place for place, block in enumerate(cut) for node in block.src} for cut in (first, second))
     both = sorted(one.keys() & two.keys())
     pairs = {(one[a] == one[b], two[a] == two[b]) for a, b in combinations(both, 2)}

@@ -1,4 +1,4 @@
-"""The common parts of a schedule's actions: reading changes, and making the events of a time span."""
+"""Functions that a schedule's actions have in common: reading changes, and making the events of a time span."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _RELATIVE = re.compile(r"^\s*[x×]\s*(\d+\.?\d*|\.\d+)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the scenario's `events`, as the functions of actions get it.
+    """One entry of the scenario's `events`, as the functions that compile its action get it.
 
     Attributes:
-        facts: facts about the fleet.
+        facts: facts about the fleet, such as the number of nodes and the run's end.
         source: the entry's index.
         when: the spans of time or rounds in which it acts.
     """
@@ -84,7 +84,7 @@ class Entry:
         nodes: tuple[NodeId, ...] = (),
         core: str = "",
     ) -> Compiled:
-        """Return the events that make `changes` on links, nodes or core links for a span of time."""
+        """Return the events that make `changes` on links (`blocks`), `nodes` or the core link `core` in a time span."""
         cause = STANDING if span.end is None else self.source
         event = CompiledEvent("set", self.source, cause=cause, blocks=blocks, nodes=nodes, core=core)
         yield replace(event, at_ns=span.start, parameters=changes)
@@ -92,7 +92,7 @@ class Entry:
             yield replace(event, action="unset", at_ns=span.end)
 
     def set_links(self, span: Span, blocks: Sequence[Block], changes: Json) -> Compiled:
-        """Return the events that make `changes` on links for a span of time or rounds.
+        """Return the events that make `changes` on the links of `blocks` for a span of time or rounds.
 
         Raises ValueError for a change that can't depend on rounds, or that has no effect.
         """
@@ -154,7 +154,7 @@ def is_zero_rate(change: object, key: str = "rate") -> bool:
 
 
 def read_changes(written: Mapping[str, object], allowed: Sequence[str]) -> dict[str, object]:
-    """Check the changes in an entry, whose keys must be `allowed`; return them.
+    """Check the changes that a schedule entry makes, whose keys must be `allowed`; return them.
 
     A relative change such as `x2` becomes `{scale: 2.0}`.
     """

@@ -29,8 +29,8 @@ class CompiledEvent:
     `source` is always the entry's index, and `entry` its action by its name in the scenario: `partition`, `trace`,
     `churn`.
 
-    `core` names the core links that the event is about: with `blocks`, these are the links whose way crosses them;
-    without, the event changes the core links, or the routes (`without`: the names of those that carry none).
+    `core` names the core links that the event is about: with `blocks`, these are the links that cross them; without,
+    the event changes the core links, or the routes (`without`: the names of core links that no route may use).
     """
 
     action: str
@@ -119,7 +119,7 @@ def name_nodes(nodes: Collection[NodeId]) -> str:
 
 
 def name_place(blocks: Sequence[Block], nodes: Sequence[NodeId] = (), entry: str = "") -> str:
-    """Return a text for a place: `0..3 | 4..7` for a `partition`, `0--1` for both ways, `0->1` for one, `node 3`."""
+    """Return a text for an event's place: `0..3 | 4..7` (a `partition`), `0--1` (both directions), `0->1`, `node 3`."""
     if nodes:
         return name_nodes(nodes) if entry == "node" else f"node {name_nodes(nodes)}"
     if entry == "partition" and len(blocks) > 1:

@@ -136,8 +136,8 @@ def drop(
 ) -> Compiled:
     """Lose messages of links by name: all of one round (or of `for_rounds`), or all sent in a span of time.
 
-    `kind` (`data`, `ack`, `request`, ...), `step`, `attempt` (0: no message that is sent again), `incarnation` (0: none
-    of a later life of the sender) and `number` (0: the first of those that agree in all of that) narrow them down.
+    `kind` (`data`, `ack`, `request`, ...), `step`, `attempt` (0: no message that is sent again), `incarnation` (the
+    sender's restarts so far; 0: none) and `number` (0: the first that agrees in all of that) narrow them down.
     """
     names = {"kind": kind, "step": step, "attempt": attempt, "incarnation": incarnation, "number": number}
     return _on_messages(entry, "drop", drop, **names)

@@ -33,7 +33,8 @@ def crash(
 
     With kept state they repeat the round in which they crashed; then `rejoin: catch_up` (the default where the method
     permits it) leaves out the rounds that all others have made, and `replay` makes each of them. With lost state they
-    begin with a neighbor's model; `rejoin_weight` is their push-sum weight then: 0, or 1, which is new mass.
+    begin with a neighbor's model; `rejoin_weight` is their push-sum weight then: 0, or 1, which adds to the fleet's
+    total weight.
     """
     nodes, back = entry.nodes(crash), _return(state, rejoin_weight, rejoin)
     if restart_after is not None:

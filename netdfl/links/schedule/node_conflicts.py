@@ -58,7 +58,10 @@ _WHILE_THERE = ("crash", "restart", "pause", "resume", "slow_down")
 
 
 def _is_before(event: CompiledEvent, join: CompiledEvent) -> bool:
-    """Return whether `event` is at the moment of the `join` or before; times and rounds can't be compared."""
+    """Return whether `event` happens at or before the moment of `join`, by which a node joins late.
+
+    Times and rounds can't be compared.
+    """
     if event.at_ns is not None and join.at_ns is not None:
         return event.at_ns <= join.at_ns
     return event.at_round is not None and join.at_round is not None and event.at_round <= join.at_round
@@ -78,7 +81,7 @@ def _conflicts(node: NodeId, begin: str, events: Sequence[CompiledEvent]) -> Ite
 
 
 def _in_order(node: NodeId, begin: str, events: Sequence[CompiledEvent], ending: set[int]) -> Iterator[Conflict]:
-    """Yield the first conflict among faults of one kind on one node, such as a second crash before a restart.
+    """Yield the first conflict among scheduled faults of one kind on one node, such as a second crash before a restart.
 
     Args:
         node: the node.

@@ -45,7 +45,10 @@ def contact_plan(
 
 
 def _gaps(contacts: Sequence[tuple[int, int]], span: Span) -> Iterator[tuple[int, int | None]]:
-    """Yield the parts of `span` without a contact; contact times count from the start of `span`."""
+    """Yield the parts of `span` without a contact (a time at which a link is up), as (begin, end).
+
+    Contact times count from the start of `span`.
+    """
     down = span.start
     for start, end in contacts:
         begin = span.start + start if span.end is None else min(span.start + start, span.end)
@@ -114,7 +117,7 @@ def _time(row: Json, name: str) -> int:
 def absences_of(file: str, entry: Entry, nodes: Sequence[NodeId]) -> Iterator[tuple[NodeId, int, int | None]]:
     """Yield the absences of `nodes` within the entry's spans, read from a CSV file; end None: the node stays away.
 
-    Raises ValueError for a file that can't be read so, and where a node would leave twice.
+    Raises ValueError for a file that is not in this form, and where a node would leave twice.
     """
     absences = _read_absences(file, entry.facts.num_nodes)
     for span in entry.when:

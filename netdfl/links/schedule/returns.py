@@ -15,8 +15,8 @@ from netdfl.links.schedule.events import CompiledEvent
 class Return(NamedTuple):
     """The return of a crashed node, with or without the state that it had at the end of its last round.
 
-    `weight` is the push-sum weight with which a node without its state begins. A node with its state makes every missed
-    round if `replays`, and else leaves them out.
+    `weight` is the push-sum weight with which a node without its state begins. A node with its state trains through
+    every round that it missed if `replays`, and else leaves them out.
     """
 
     at_ns: int
@@ -26,14 +26,14 @@ class Return(NamedTuple):
 
     @classmethod
     def by(cls, event: CompiledEvent, at_ns: int) -> Self:
-        """Return the return that `event`, a restart or a late joining, makes at `at_ns`."""
+        """Return the `Return` at `at_ns` that `event`, a restart or a late joining, describes."""
         keep = event.action != "join" and event.parameters.get("state", "kept") == "kept"
         replays = event.parameters.get("rejoin") == "replay"
         return cls(at_ns, keep, event.parameters.get("rejoin_weight", int(event.action == "join")), replays)
 
 
 def returns_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
-    """Return the restart events by node, so that each node looks only at its own."""
+    """Return the restart events by node, so that each node searches only its own."""
     found: dict[NodeId, list[CompiledEvent]] = {}
     for event in events:
         if event.action == "restart":
@@ -71,7 +71,7 @@ def fresh_round(crashed_in: int, others: Iterable[int]) -> int:
     """Return the first round for a node that lost its state: the first that no other node has begun.
 
     A node that kept its state begins with the round in which it crashed, and sends that round's messages again.
-    Receivers ignore duplicates, so push-sum mass that the node had sent is taken once only.
+    Receivers ignore duplicates, so a push-sum message (value and weight) that the node had sent counts once only.
     """
     return max(crashed_in, 1 + max(others, default=-1))
 

@@ -79,9 +79,9 @@ def spans(
     A round is the round of a message on the links concerned, or the round of the node concerned. `facts` gives the
     end of the run, before which every span must begin.
 
-    `at` (or `from`) begins it; `for` or `to` ends it; without these it lasts. `every` repeats it `count` times, or
-    until `to`, or the end of the run. `at_round`, `for_rounds`, `to_round` and `every_rounds` are the same in rounds;
-    with `at_round`, `for` is a time after a node's round began.
+    `at` (or `from`) begins a span; `for` or `to` ends it; without these it lasts to the end of the run. `every` repeats
+    it `count` times, or until `to`, or the end of the run. `at_round`, `for_rounds`, `to_round` and `every_rounds` are
+    the same in rounds; with `at_round`, `for` is a time after a node's round began.
     """
     if at_round is not None:
         _refuse(at=at, from_=from_, to=to, every=every)

@@ -1,7 +1,8 @@
 """The path of an edge with shared links: which stages a message passes, and in which order.
 
 Uplink, the link's own rate and downlink are crossed at once, so they are one stage. Where the own rate follows a trace,
-that stage stays between them, and they are crossed one after another. A model of TCP comes behind, for its excess.
+that stage stays between them, and they are crossed one after another. A TCP stage follows and adds its excess delay.
+"judged" means that state, loss and the like act when a message begins to cross the stage.
 
     uplink shared:        [uplink + own rate + downlink, judged at its beginning] [latency ...]
     downlink alone:       [state, loss ...] [own rate + downlink] [latency ...]

@@ -15,13 +15,16 @@ from netdfl.links.rules.base import Transit
 from netdfl.links.rules.rate import Shape
 
 PARTS = 720_720 << 20
-"""How many parts, the unit of rates, make one bit per second; 720,720 is divisible by every number up to 16."""
+"""How many parts make one bit per second; a part is the unit of rates, and every number up to 16 divides 720,720."""
 BYTE = 8 * 10**9 * PARTS
 """The volume of one byte, in parts of a bit per second times nanoseconds."""
 
 
 class ShareTaker(Protocol):
-    """A user of shared links, such as a flow. Its `rate` is in parts of a bit per second; None: unlimited."""
+    """A flow, or something that acts as one, which takes a share of the rate of each of its `links`.
+
+    Its `rate` is in parts of a bit per second; None: unlimited.
+    """
 
     links: Sequence[SharedLink]
     rate: int | None
@@ -62,7 +65,7 @@ class SharedLink:
     # the queue
 
     def is_full(self, nbytes: int) -> bool:
-        """Return whether the queue has no room for a message of `nbytes`; the oldest message is not in the queue."""
+        """Return whether the queue can't take a message of `nbytes` bytes; the oldest message is not in the queue."""
         shape, held = self.shape, self._held
         if not held or (shape.queue_bytes is None and shape.queue_messages is None):
             return False
@@ -71,12 +74,12 @@ class SharedLink:
         return self._waiting - next(iter(held.values())) + nbytes > (shape.queue_bytes or 0)
 
     def take(self, unit: Transit) -> None:
-        """Give a message a place in the link's queue, which it keeps while it waits at this link or crosses it."""
+        """Count the message `unit` in the link's queue, where it stays while it waits at this link or crosses it."""
         self._held[unit] = unit.nbytes
         self._waiting += unit.nbytes
 
     def release(self, unit: Transit) -> None:
-        """Free the place of a message in the link's queue."""
+        """Remove the message `unit` from the link's queue."""
         self._waiting -= self._held.pop(unit, 0)
 
     # the bucket
@@ -89,7 +92,7 @@ class SharedLink:
 
     @property
     def bucket(self) -> int:
-        """The volume in the token bucket, which may pass at once.
+        """The volume of bytes in the token bucket, which may pass at once.
 
         It is 0 without a bucket, at rate 0, or if only a rounding error is left.
         """
@@ -99,7 +102,7 @@ class SharedLink:
         return left if left > self.capacity >> 10 else 0
 
     def draw(self, volume: int) -> None:
-        """Take `volume` out of the token bucket."""
+        """Take `volume`, an amount of bytes in units of 1 / `BYTE` of a byte, out of the token bucket."""
         self._debt += volume
 
     def load(self) -> int | None:

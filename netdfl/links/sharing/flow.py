@@ -12,7 +12,7 @@ from netdfl.links.sharing.capacity import BYTE, SharedLink
 
 
 class Turns(Protocol):
-    """The stage that a flow belongs to, which begins and ends the transfer of each message of the flow in turn."""
+    """The interface of the stage that a flow belongs to, which starts and ends the transfer of each of its messages."""
 
     edge: Edge
     stopped: bool

@@ -20,7 +20,7 @@ class FairNetwork:
     """All flows under way over links with shared rates, and the changes since the rates were last computed."""
 
     def __init__(self) -> None:
-        """Start without flows."""
+        """Start with neither flows nor links."""
         self._emptying: dict[SharedLink, int] = {}
         self._starting: dict[Flow, None] = {}
         self._ending: list[Flow] = []
@@ -62,7 +62,7 @@ class FairNetwork:
 
     @property
     def again_ns(self) -> int | None:
-        """The next instant at which rates change without a start or end of a flow, as a token bucket is empty then."""
+        """The next instant at which rates change although no flow starts or ends, because a token bucket runs empty."""
         return min(self._emptying.values()) if self._emptying else None
 
     def retimed(self, now_ns: int, since_ns: int | None = None) -> Sequence[StageOutcome]:
@@ -126,13 +126,13 @@ class FairNetwork:
 
 
 def _turn(flow: Flow) -> tuple[int, tuple[int, int]]:
-    """Return a sort key for flows that start at the same instant, which is independent of their order of entry."""
+    """Return a sort key, by message and edge, for flows that start at one instant, whatever their order of entry."""
     return getattr(flow.waiting[0], "order_key", 0) if flow.waiting else 0, flow.stage.edge
 
 
 @dataclass(slots=True, eq=False)
 class _Draw:
-    """The part of a flow's message that passes at once, out of token buckets; for `max_min` it acts as a flow."""
+    """The part of a message that passes at once, out of token buckets, which `max_min` divides as it divides rates."""
 
     flow: Flow
     links: Sequence[SharedLink]

@@ -1,9 +1,8 @@
-"""The stage of one edge whose messages go one after another, each over all shared links of its way at once.
+"""The stage of one edge whose messages go one after another, each over all shared links of its path at once.
 
 An edge has two flows, as two nodes have two connections: one for heartbeats and probes, one for all else. The first
-message of a flow goes, the others wait. A message is judged by the link's state, loss and other own rules when its
-first byte goes: a lost one takes its bytes of the uplink and of nothing behind it, a copy goes behind its original over
-all but the uplink.
+message of a flow goes, the others wait. The link's state, loss and other own rules act on a message when its first byte
+goes. A lost one uses the uplink and nothing after it; a duplicate follows its original over all links but the uplink.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from netdfl.links.sharing.flow import Flow
 from netdfl.links.sharing.network import FairNetwork
 
 ASIDE = (Kind.HEARTBEAT, Kind.PROBE)
-"""The kinds of messages that go over a second connection, beside the one for all other kinds."""
+"""The kinds of messages that use a second connection between two nodes; all other kinds share the first one."""
 
 
 class FairStage:
     """The shared links of one edge as one stage, which a message leaves when its last byte has passed all of them.
 
-    Edges of one node whose ways are alike may have one stage; each has flows of its own all the same.
+    Edges of one node that cross the same links may have one stage in common; each still has flows of its own.
 
     Attributes:
         links: the shared links; they begin with the sender's uplink unless `judges` is None.
         own: the one of `links` that stands for the rate of the link itself.
-        judges: the link's own stages before its rate, which act behind the uplink; None: they are stages of the path
-            before this one.
-        fates: the reason of each message that is lost behind an uplink; it leaves this stage like others.
+        judges: the link's own stages before its rate (state, loss ...), which act after the uplink; None: they are
+            stages of the path before this one.
+        fates: why each message that is lost after the uplink is lost; it crosses this stage and is dropped after it.
     """
 
     __slots__ = (
@@ -79,8 +78,8 @@ class FairStage:
     ) -> None:
         """Let messages of `edge` cross `links`; for some rounds, `rounds` gives another rate of the link `own`.
 
-        With `over_tcp`, the headers of packets count as bytes. `shares_bps` keeps the mean rate of each message that
-        left.
+        With `over_tcp`, the headers of packets count as bytes. `judges` are the link's own stages that act here, such
+        as loss. The mean rate of each message that left is written to `shares_bps`.
         """
         self.network, self.edge, self.links, self.own, self.rounds = network, edge, tuple(links), own, rounds
         self.judges = judges
@@ -91,7 +90,7 @@ class FairStage:
         self.over_tcp, self.shares_bps = over_tcp, shares_bps
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Queue `unit` until its turn; drop it if the queue of the first link is full."""
+        """Queue the message `unit` until its turn; drop it if the queue of the first link is full."""
         first = self.links[0]
         if self._is_full(first, unit):
             return (Drop(unit, QUEUE),)
@@ -105,7 +104,7 @@ class FairStage:
         return ()
 
     def left(self, unit: Transit, now_ns: int) -> None:
-        """End the transfer of `unit` at `now_ns`, which may be later than the time of the network's other changes."""
+        """End the transfer of the message `unit` at `now_ns`, which may be later than other changes of the network."""
         flow = self.flows[_place(unit)]
         flow.end_at(now_ns)
         self.network.ends(flow)
@@ -122,7 +121,7 @@ class FairStage:
         return self.network.again_ns
 
     def waits(self, unit: Transit) -> bool:
-        """Return whether `unit` still waits for earlier messages of its connection."""
+        """Return whether the message `unit` still waits for earlier messages of its connection."""
         flow = self.flows.get(_place(unit))
         return flow is not None and unit is not flow.unit
 
@@ -133,7 +132,7 @@ class FairStage:
         return alone
 
     def withdraw(self, unit: Transit) -> None:
-        """Remove `unit`, which was taken off the link."""
+        """Remove the message `unit`, which was taken off the link."""
         flow = self.flows.get(_place(unit))
         if flow is None:
             return
@@ -146,7 +145,7 @@ class FairStage:
     # turns
 
     def go_on(self, flow: Flow) -> None:
-        """Start the next message of `flow`, unless one is under way or the link is held."""
+        """Start the next message of `flow`, unless one is under way, or the link is down and holds its messages."""
         if flow.unit is None and flow.waiting and not self.stopped:
             self.network.starts(flow)
 
@@ -212,7 +211,7 @@ class FairStage:
         return None, copy
 
     def _of_round(self, unit: Transit, links: Sequence[SharedLink]) -> Sequence[SharedLink]:
-        """Return `links`, with the link's own rate replaced where the schedule sets one for the unit's round."""
+        """Return `links`, with the link's own rate replaced where the schedule sets one for the round of `unit`."""
         piece = self.rounds.at(unit.of_round) if self.rounds is not None else None
         if piece is None or self.own is None:
             return links
@@ -240,7 +239,7 @@ class FairStage:
     # changes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply new rules to the stage; a held link stops its flows, and a reset drops their messages."""
+        """Apply new rules to the stage; a link that is down and holds stops its flows, a reset drops their messages."""
         outcomes: list[StageOutcome] = []
         for judge in self.judges or ():
             outcomes += judge.changed(event, now_ns)
@@ -303,7 +302,7 @@ class FairStage:
 
 
 def _place(unit: Transit) -> tuple[NodeId, bool]:
-    """Return the key of the connection that carries a unit: the receiver, and whether it is the one for heartbeats."""
+    """Return the key of the connection that carries a message: its receiver, and whether it is for heartbeats."""
     return unit.dst, unit.kind in ASIDE
 
 
@@ -315,15 +314,15 @@ def _instead(
 
 
 class LostOnes(Stage):
-    """The stage after a `FairStage` that drops the messages which its rules found lost, each with its reason."""
+    """The stage after a `FairStage` that drops the messages which rules in that stage lost, each with its reason."""
 
     __slots__ = ("fates",)
 
     def __init__(self, fates: dict[UnitName, FateReason]) -> None:
-        """Drop the messages in `fates`, each for the reason given there."""
+        """Store `fates`, which has the reason of each lost message; each message in it is dropped."""
         self.fates = fates
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Drop `unit` if it was found lost, else pass it at once."""
+        """Drop the message `unit` if a rule of the stage before lost it, else pass it at once."""
         reason = self.fates.pop(unit.name, None) if self.fates else None
         return (Departure(unit, now_ns),) if reason is None else (Drop(unit, reason),)

@@ -29,10 +29,10 @@ class FlowNotice(NamedTuple):
     """A notice about the message that a sender sends over a downlink.
 
     Attributes:
-        number: the number of the message; 0: none.
+        number: the number of the message on this edge; 0: the sender sends none.
         nbytes: its size in bytes.
         offer_bps: the rate in bit/s at which the sender could send it.
-        since_ns: the fleet's time since when this holds.
+        since_ns: the time in ns after the fleet's start since when this holds.
     """
 
     number: int
@@ -60,14 +60,14 @@ class ToldLink(SharedLink):
         self.forget()
 
     def forget(self) -> None:
-        """Forget which notices the receiver got, and number messages anew: it restarted, is gone, or got none yet."""
+        """Forget the notices sent to the receiver, and number messages anew: it restarted, is gone, or got none yet."""
         self._told, self._unit = ENDED, None
         self._begun = 0
 
     def news(self, since_ns: int = 0) -> FlowNotice | None:
-        """Return a notice to the receiver about the current transfer, or None if the last notice still holds.
+        """Return a notice to the receiver: which message crosses, how fast it could; None if the last still holds.
 
-        `since_ns` is the time of the last change of offers.
+        `since_ns` is the time since when it could cross so fast.
         """
         flow = next(iter(self.flows), None)
         if flow is None:
@@ -95,17 +95,17 @@ class ToldLink(SharedLink):
 
     @property
     def known(self) -> FlowNotice:
-        """The last notice, which the receiver knows."""
+        """The last notice sent to the receiver: which message crosses its downlink, and how fast it could be sent."""
         return self._told
 
     def take_share(self, rate_bps: int, network: FairNetwork) -> None:
-        """Set the capacity to the rate that the receiver reported."""
+        """Set the link's capacity to the rate that the receiver reported, and mark it so that rates are recomputed."""
         if self.capacity != rate_bps * PARTS and self.flows:
             self.capacity = rate_bps * PARTS
             network.touch(self)
 
     def end(self) -> bool:
-        """Note that the receiver gets a notice that nothing crosses any more; return whether it knew of a message."""
+        """Record that the receiver gets a notice that nothing crosses any more; return whether it knew of a message."""
         known, self._told = self._told, ENDED
         return known.number != ENDED.number
 
@@ -115,7 +115,7 @@ class ToldLink(SharedLink):
 
 
 def _offer(flow: ShareTaker, besides: SharedLink) -> int:
-    """Return the rate in parts that `flow` would get if all its links but the link `besides` limited it."""
+    """Return the highest rate, in parts of a bit/s, that `flow` could use if the link `besides` did not limit it."""
     offers = [_MOST * PARTS]
     for link in flow.links:
         if link is not besides and link.capacity is not None:
@@ -125,7 +125,7 @@ def _offer(flow: ShareTaker, besides: SharedLink) -> int:
 
 
 def _limit(flow: ShareTaker, besides: SharedLink) -> int:
-    """Return an upper bound in parts on the rate of `flow`: the least equal share of its links except `besides`."""
+    """Return an upper bound on the rate of `flow` in parts of a bit/s: its least equal share of links but `besides`."""
     limits = [
         link.capacity // len(link.flows) for link in flow.links if link is not besides and link.capacity is not None
     ]
@@ -146,7 +146,7 @@ class ToldDownlinks:
         return self.links[edge]
 
     def share(self, edge: Edge, rate_bps: int, now_ns: int, since_ns: int) -> Sequence[StageOutcome]:
-        """Apply the rate that the receiver allows the flows of `edge` since `since_ns`; return the new departures."""
+        """Apply the rate that the receiver allows messages on `edge` since `since_ns`; return the new departures."""
         if edge in self.links:
             self.links[edge].take_share(rate_bps, self._network)
         return self._network.retimed(now_ns, since_ns)
@@ -159,7 +159,7 @@ class ToldDownlinks:
 
 
 def advertised(capacity: int, offers: Iterable[int]) -> int:
-    """Return the max-min fair rate, the highest that a flow may use if flows with these `offers` share `capacity`."""
+    """Return the largest rate of a flow if flows with the possible rates `offers` share `capacity` max-min fairly."""
     ascending, left = sorted(offers), capacity
     for place, offer in enumerate(ascending):
         share = left // (len(ascending) - place)

@@ -14,32 +14,32 @@ from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.told import CLOSE, ToldLink
 
 NO_FLOW = -1
-"""The offer that stands for "no message crosses core links", in place of a rate in bit/s."""
+"""The report that no message of an edge crosses core links, in place of a possible rate in bit/s."""
 
 
 class ToldWays:
-    """A sender's ways over core links, one for each edge.
+    """A sender's routes over core links of the underlay, one for each edge.
 
-    Each way is modeled as one link, with the rate that the supervisor last sent for it. The supervisor answers each
-    report of offers. Changes before the answer are kept for the next report.
+    Each route is modeled as one link, with the rate that the supervisor last sent for it. The supervisor answers each
+    report of the rates at which the sender could send. Changes before the answer are kept for the next report.
     """
 
     def __init__(self) -> None:
-        """Start without ways."""
+        """Start without routes."""
         self.links: dict[Edge, ToldLink] = {}
         self._offers: dict[NodeId, int] = {}
         self.since_ns = 0
         self._unanswered = False
 
     def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
-        """Add the way of `edge` over core links; `whole` has its rate while no other flow uses it."""
+        """Add the route of `edge` over core links as one link; `whole` has its rate while no other flow uses it."""
         return self.links.setdefault(edge, ToldLink(edge, whole, rank=5))
 
     def news(self, node: NodeId, since_ns: int = 0) -> Mapping[NodeId, int]:
-        """Return the offers of `node` in bit/s that have changed, by receiver; none while a report is unanswered.
+        """Return the rates in bit/s at which `node` could send, by receiver, where they changed since the last report.
 
-        `since_ns` is the time of the last change of rates. Afterwards, `self.since_ns` is the time of the latest change
-        that is returned.
+        There are none while the supervisor has not answered that report. `since_ns` is the time of the last change of
+        rates. Afterwards, `self.since_ns` is the time of the latest change that is returned.
         """
         if self._unanswered:
             return {}
@@ -61,7 +61,7 @@ class ToldWays:
     def take(self, node: NodeId, rates_bps: Mapping[NodeId, int], network: FairNetwork, *, answers: bool) -> None:
         """Use the supervisor's rates in bit/s for the messages of `node`, by receiver.
 
-        `answers` says that they answer the last report.
+        `answers` says that they answer the node's last report of the rates at which it could send.
         """
         for dst, rate_bps in rates_bps.items():
             if (node, dst) in self.links:
