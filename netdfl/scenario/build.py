@@ -1,4 +1,4 @@
-"""Functions that build a fleet's parts without torch from a checked scenario: graph, network, link rules, events.
+"""Functions that build from a checked scenario, without torch: graph, network, link rules, events.
 
 Also decide which compression scheme and which delivery `auto` stands for on a graph.
 """
@@ -34,7 +34,10 @@ T = TypeVar("T")
 
 
 def build_topology(scenario: Scenario) -> Topology:
-    """Return the topology over all nodes, the server included. Raises ValueError where none can be drawn."""
+    """Return the topology (the graph of each round) over all nodes, the server included.
+
+    Raises ValueError where no graph can be made.
+    """
     try:
         topology: Topology = scenario.topology.build(scenario.num_nodes, Streams(scenario.seed))
     except MemoryError as exc:
@@ -82,7 +85,7 @@ def delivers_damage(scenario: Scenario) -> bool:
 
 
 def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:
-    """Return the links of the scenario's graphs; None where senders pick among all nodes and any link may occur."""
+    """Return the links of the graphs of all rounds; None where senders pick among all nodes and any link may occur."""
     if topology.base is not None and topology.time_varying:
         return frozenset(topology.base.edges)
     if topology.time_varying and scenario.topology.kind in _ANYBODY:
@@ -92,7 +95,7 @@ def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None
 
 
 def drawn(build: Callable[[Scenario], T], scenario: Scenario) -> T | None:
-    """Return `build(scenario)`; None if the graph can't be drawn, which another check reports."""
+    """Return `build(scenario)`; None if the scenario's graph can't be made, which another check reports."""
     try:
         return build(scenario)
     except (ValueError, OSError):
@@ -100,7 +103,7 @@ def drawn(build: Callable[[Scenario], T], scenario: Scenario) -> T | None:
 
 
 def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
-    """Return the scripted events as a flat, sorted list. Raises ScheduleError that names every wrong entry."""
+    """Return the scenario's `events` as a flat, sorted list. Raises ScheduleError that names every wrong entry."""
     underlay = build_underlay(scenario)
     events = compile_as_written(scenario, underlay)
     if underlay is None:
@@ -113,7 +116,10 @@ def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
 
 
 def compile_as_written(scenario: Scenario, underlay: Underlay | None) -> list[CompiledEvent]:
-    """Return the scripted events, as if routes never changed. Raises ScheduleError that names every wrong entry."""
+    """Return the scenario's `events` as a flat list, as if routes over core links never changed.
+
+    Raises ScheduleError that names every wrong entry.
+    """
     facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds, core=underlay)
     return compile_events(scenario.events, facts)
 
@@ -141,10 +147,10 @@ def build_links(scenario: Scenario) -> LinksSpec:
 
 
 def shared_rates(scenario: Scenario) -> Callable[[Edge], Mapping[str, float]] | None:
-    """Return a function from a link to the rates in bit/s of what it shares with others; None without an underlay.
+    """Return a function from a link to the rates in bit/s that it shares with other links; None without an underlay.
 
-    These are the core links on its route, the sender's uplink and the receiver's downlink, by name. Rates and routes
-    are as before any event.
+    These are the rates of the core links on its route, the sender's uplink and the receiver's downlink, by name. Rates
+    and routes are as before any event.
     """
     underlay = build_underlay(scenario)
     if underlay is None:
@@ -190,24 +196,30 @@ def scheme_of(scenario: Scenario, topology: Topology | None = None) -> Scheme:
 
 
 def delivery_of(scenario: Scenario) -> Delivery:
-    """Return the delivery of messages, which says how losses are treated. An unresolved `auto` counts as plain."""
+    """Return the delivery of messages (plain, acknowledged ...), which says how losses are treated.
+
+    An unresolved `auto` counts as plain.
+    """
     kind = scenario.delivery.kind
     return "plain" if kind == "auto" else kind
 
 
 def is_push(scenario: Scenario) -> bool:
-    """Return whether nodes send shares of their push-sum mass, with weights that the senders decide."""
+    """Return whether the algorithm is push-sum: nodes send shares of value and weight that the senders decide."""
     return "column" in scenario.algorithm.traits.needs
 
 
 def is_literal(scenario: Scenario) -> bool:
-    """Return whether the algorithm sends C(z - x), as its paper prints it, so that nodes keep no copies of vectors."""
+    """Return whether the algorithm sends the compressed change C(z - x) of its model in a local round.
+
+    That is the form in its paper, for which nodes keep no copies of others' vectors.
+    """
     written = scenario.algorithm.traits.literal
     return written is not None and scenario.algorithm.params.get(written[0]) == written[1]
 
 
 def sends_vectors(scenario: Scenario) -> bool:
-    """Return whether gossip sends whole vectors: no compression, and no sparse or compressed form by definition."""
+    """Return whether gossip sends whole vectors: no compression, and no sparse or compressed messages by definition."""
     traits = scenario.algorithm.traits
     return scenario.compression is None and traits.scheme is None and not traits.sparse
 

@@ -38,7 +38,7 @@ _NO_LINKS += "#   default: {loss: 5%, latency: 20ms, rate: 10Mbit}\n"
 class Draft:
     """The settings of a first scenario for `netdfl new`.
 
-    `loss`, `latency` and `rate` are link rules, written as in a scenario; an empty text means no rule.
+    `loss`, `latency` and `rate` are rules of all links, written as in a scenario; an empty text means no rule.
     """
 
     name: str

@@ -14,7 +14,7 @@ FILE = Path(__file__).parent / f"{SCHEMA.replace('/', '-')}.schema.json"
 
 
 def text() -> str:
-    """Return the JSON schema of scenario files, including every part of every table."""
+    """Return the JSON schema of scenario files, including every component (algorithm, dataset ...) by name."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"netdfl scenario ({SCHEMA})",

@@ -45,8 +45,8 @@ def load(
 ) -> Scenario:
     """Read, check and complete a scenario, as `netdfl.load` takes it. Raises ScenarioError with every mistake.
 
-    Own parts are imported and tried: loading runs the modules that the scenario names. They lie beside its file, or
-    in `directory` where the scenario is a mapping.
+    Components that a user wrote are imported and tried: loading runs the modules that the scenario names. They lie
+    beside its file, or in `directory` where the scenario is a mapping.
     """
     if isinstance(scenario, Scenario):
         if sets or on is not None:

@@ -24,7 +24,7 @@ def num_parameters(task: Training) -> int:
 
 
 def load_data(task: Training, streams: Streams) -> SharedData:
-    """Return the data of the task in the common form. Raises DatasetError."""
+    """Return the data of the task as `SharedData`, the form of all data sets. Raises DatasetError."""
     from netdfl.training.tasks.recipe import one_form, recipe_of
 
     return one_form(recipe_of(task).data, task.split.test, streams)

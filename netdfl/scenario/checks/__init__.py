@@ -1,1 +1,1 @@
-"""Checks for mistakes that only show between two parts of a scenario, each with its place and remedy."""
+"""Checks for mistakes that only show between two parts of a scenario; each is reported with its place and a remedy."""

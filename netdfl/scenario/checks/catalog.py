@@ -39,7 +39,7 @@ _OF_A_TEST_SET = ("test_accuracy", "mean_local", "mean_personal", "test_loss")
 
 
 def nodes_exist(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that every named node exists."""
+    """Check that every node that the scenario names exists."""
     world, died = scenario.world, scenario.expect.died
     named: list[tuple[tuple[str, ...], list[int]]] = [(("groups", name), of) for name, of in scenario.groups.items()]
     if isinstance(died, list):
@@ -85,7 +85,7 @@ def groups_are_apart(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def figures_come(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that each metric with a bound in `expect` is measured for this task in this world."""
+    """Check that each metric with a bound in `expect` is measured for this task, and where the fleet runs."""
     kind = scenario.task.kind
     task = scenario.task
     for name in scenario.expect.bounded:
@@ -104,7 +104,7 @@ def figures_come(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def _has_figure(task: object, stem: str) -> bool:
-    """Return whether the task may measure the metric `stem`. Metrics of a user's own task are unknown before a run."""
+    """Return whether `task` may measure the metric `stem`. Metrics of a user's own task are unknown before a run."""
     return isinstance(task, Training) and (not isinstance(task, Train) or stem in _figures(task))
 
 
@@ -173,11 +173,11 @@ CHECKS: tuple[tuple[Check, str], ...] = (
     (messages_exist, "rounds links"),
     (selection_chooses, _GRAPH),
 )
-"""The checks, and the top-level keys that each reads: it is skipped while one of them is itself wrong."""
+"""The checks, and the top-level keys that each check reads: a check is skipped while one of its keys is wrong."""
 
 
 def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] = frozenset()) -> list[Problem]:
-    """Return every mistake that the checks find; skip checks that read a key in `wrong`."""
+    """Return every mistake that the checks find in `scenario`; skip checks that read a top-level key in `wrong`."""
     found: list[CheckFinding] = []
     if wrong.isdisjoint(("nodes", "seed", "algorithm")):
         found += without_data(scenario)
@@ -189,7 +189,10 @@ def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] 
 
 
 def find_problems_with_data(scenario: Scenario, document: Document) -> tuple[list[Problem], list[str]]:
-    """Return the mistakes of a user's own parts, tried on the data, and notices; both empty if the data is missing."""
+    """Return mistakes of components that a user wrote (such as a dataset), tried on the data, and notices.
+
+    Both are empty if the data is missing.
+    """
     found = list(with_data(scenario))
     notices = dict.fromkeys(f"{each.what}; {each.remedy}" for each in found if each.notice)
     return _placed((each for each in found if not each.notice), document), list(notices)

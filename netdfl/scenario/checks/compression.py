@@ -1,4 +1,4 @@
-"""The checks of compression: what `auto` means on a graph, unsuitable schemes, and warnings."""
+"""The checks of a scenario's compression: schemes for the algorithm and graph, settings that make mixing diverge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IF_UNKNOWN = 1 << 16
 
 
 def compression_fits(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the scheme suits the algorithm and the graph."""
+    """Check that the compression scheme suits the algorithm and the graph."""
     compression = scenario.compression
     if compression is None:
         return
@@ -50,7 +50,7 @@ def compression_fits(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def _without_gamma(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
-    """Return the reason why the step size gamma has no effect here, and a remedy; None if it has one."""
+    """Return the reason why gamma, the mixing step size, has no effect here, and a remedy; None if it has one."""
     if scenario.has_server:
         return f"{scenario.algorithm.kind} has a server", "remove it; server_lr is the server's step size"
     if is_literal(scenario):
@@ -61,7 +61,7 @@ def _without_gamma(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
 
 
 def _unsuitable(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
-    """Return the reason why the scheme can't compress for this algorithm, and a remedy; None if it can."""
+    """Return the reason why the compression scheme does not suit the algorithm, and a remedy; None if it does."""
     name, traits = scenario.algorithm.kind, scenario.algorithm.traits
     if traits.family not in ("gossip", "server"):
         return f"{name} exchanges whole models, one pair at a time or late", "remove compression"
@@ -87,7 +87,7 @@ def _unsuitable(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
 
 
 def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
-    """Return the reason why the scheme can't run on this graph, and a remedy; None if it can.
+    """Return the reason why the compression scheme can't run on the graph, and a remedy; None if it can.
 
     None also where the graph can't be drawn.
     """
@@ -147,7 +147,7 @@ def _parameters(scenario: Scenario) -> int:
 
 
 def _less_noise(compression: CompressionPart) -> str:
-    """Return the settings with which the compressor's error gets smaller than the vector that it compresses."""
+    """Return the settings that make the compressor's error smaller than the vector that it compresses."""
     params = compression.params
     if params.get("unbiased"):
         return "unbiased: false"

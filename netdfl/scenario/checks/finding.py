@@ -1,4 +1,4 @@
-"""The form in which a check reports a mistake; the loader adds its place in the file."""
+"""The form in which a check reports a mistake in a scenario; the loader adds the place in the file."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def somebody_to_talk_to(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def server_and_star(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that a server algorithm runs on a star graph, and that no other algorithm does."""
+    """Check that an algorithm with a server runs on a star graph, and that no other algorithm does."""
     name, graph, path = scenario.algorithm.kind, scenario.topology.kind, ("topology", "kind")
     if scenario.has_server and graph != "star":
         yield CheckFinding(
@@ -62,7 +62,7 @@ def graph_fits(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def graph_notices(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice for each kind of element in the graph's file that the graph leaves out."""
+    """Yield a notice for each kind of element (such as self loops) in the topology's file that the graph leaves out."""
     if scenario.topology.params.get("file"):
         yield from build_topology(scenario).notes
 
@@ -82,7 +82,7 @@ def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> I
 
 
 def _alternatives(scenario: Scenario, kind: str) -> list[str]:
-    """Return two algorithms for mixing matrices of this kind, those whose defaults agree most with the scenario."""
+    """Return two algorithms for mixing matrices of `kind` (doubly, row ...), the ones with defaults most alike."""
     own = set(scenario.algorithm.params.items())
 
     def alike(name: str) -> int:
@@ -105,7 +105,7 @@ def _kind(network: Network, rounds: range) -> str:
 
 
 def selection_chooses(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that on a static graph some node has at least as many neighbors as the selection chooses."""
+    """Check that on a static graph some node has as many neighbors as `topology.selection` chooses in a round."""
     selection = scenario.topology.selection
     k = selection.params.get("k")
     if scenario.has_server or not isinstance(k, int) or (topology := drawn(build_topology, scenario)) is None:

@@ -31,7 +31,7 @@ def links_mean_something(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def _unbuildable(key: str, part: object) -> str:
-    """Return the reason why a rule of a link can't be built; empty if it can."""
+    """Return the reason why `part`, the link rule under `key`, can't be built; empty if it can."""
     try:
         if isinstance(part, Part):
             part.build(*((0,) if key == "loss" else ()))
@@ -60,7 +60,7 @@ def events_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def layer_exists(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that links act on packets only in a world with network devices, or in simulation with a TCP model."""
+    """Check that `world.loss_layer: packet` is set only with network devices, or in simulation with a TCP model."""
     world = scenario.world
     if world.loss_layer == "packet" and not isinstance(world, PacketOptions) and world.kind != "simulated":
         what = f"{world.kind} has no packets, its links act on messages"
@@ -68,7 +68,7 @@ def layer_exists(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def sharing_notices(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice if `sharing: fifo` (messages share a rate in turn) is set for links that act on packets."""
+    """Yield a notice if `sharing: fifo` is set where links act on packets, because real TCP shares the rate there."""
     if scenario.world.loss_layer != "packet" or scenario.world.kind == "simulated":
         return
     rules = [(where, key, entry.get(key)) for where, entry in block(scenario.links).items() for key in NODE_KEYS]
@@ -84,7 +84,7 @@ def _in_turn(rule: object) -> bool:
 
 
 def packets_can(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that no rule or event on packets depends on whole messages, or on a sender that learns of their loss."""
+    """Check that no rule or event that acts on packets needs whole messages, or a sender that learns of losses."""
     if scenario.world.loss_layer != "packet":
         return
     for selector, entry in block(scenario.links).items():
@@ -115,7 +115,7 @@ def _no_model(scenario: Scenario, key: str) -> str:
 
 
 def _no_packet(key: str, value: object) -> str:
-    """Return the reason why a rule can't act on packets; empty if it can."""
+    """Return the reason why the link rule `key: value` can't act on packets; empty if it can."""
     rule: Mapping[str, object] = value if isinstance(value, Mapping) else {}
     if isinstance(value, Part):
         rule = {"model": value.kind, **value.params}

@@ -1,4 +1,4 @@
-"""The trials of the parts that a user wrote: each is built and used once before the fleet starts."""
+"""The trials of components that a user wrote (such as an algorithm): each is built and used once before a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ROUNDS = 3
 
 
 def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Part]]:
-    """Yield every part below `value` that a user wrote, with the path of the key that names it."""
+    """Yield every component below `value` that a user wrote, such as a model, with the path of the key naming it."""
     if isinstance(value, Part) and type(value).own:
         yield (*path, type(value).key), value
     children: Mapping[str | int, object] = value if isinstance(value, Mapping) else {}
@@ -54,7 +54,7 @@ def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple
 
 
 def without_data(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Yield the mistakes of a user's own parts that are found without the task's data."""
+    """Yield the mistakes of components that a user wrote (such as an algorithm) that show without the task's data."""
     if any(part.own in _TRIALS for _, part in own_parts(scenario)):
         with ALONE, kept_streams():
             yield from list(_tried(scenario, _TRIALS, scenario))
@@ -106,7 +106,7 @@ def _tried(
 
 @contextmanager
 def _using(part: Part, doing: str) -> Iterator[None]:
-    """Report an exception inside the context, while `doing` something, as a fault of what the user's part returned."""
+    """Report an exception in the context, while `doing` something, as a fault of what the user's `part` returned."""
     try:
         yield
     except OwnPartError:
@@ -163,7 +163,7 @@ def _algorithm(part: Part, scenario: Scenario) -> None:
 
 
 def _trains(algorithm: Algorithm, scenario: Scenario) -> None:
-    """Check the result of one local round of a user's own algorithm on a toy problem.
+    """Check the result of one round of local training by a user's own algorithm on a toy problem.
 
     An algorithm that fails on this problem for another reason may need another problem, and passes.
     """
@@ -193,7 +193,7 @@ def _compression(part: Part, scenario: Scenario) -> None:
 
 
 def _carried(compressor: Compressor, vector: Tensor) -> None:
-    """Check that a user's compressor makes vectors that can be sent: encode one as a message, and decode it."""
+    """Check that a user's compressor makes vectors that can be sent: put one into a message, and read it again."""
     from netdfl.mixing.payloads import pack_encoded, unpack_encoded
     from netdfl.transport import wire
 
@@ -242,11 +242,14 @@ def _partition(part: Part, context: WithData) -> None:
 
 
 _JUDGES = ("task", "metric")
-"""The kinds of a user's own parts that compute metrics of a model."""
+"""The kinds of user-written components that compute metrics of a model."""
 
 
 def _model(part: Part, context: WithData) -> CheckFinding | None:
-    """Check that a model can be built from the data, and that the user's `part` accepts the model's outputs."""
+    """Check that a model can be built from the data, and that the user's `part` accepts the model's outputs.
+
+    `part` is a model, a task, a loss or a metric. Returns a notice, or None.
+    """
     from netdfl.training.classification import outcome
     from netdfl.training.data.examples import Samples
     from netdfl.training.tasks.recipe import made, recipe_of
@@ -277,7 +280,7 @@ def _model(part: Part, context: WithData) -> CheckFinding | None:
 
 
 def _tried_steps(scenario: Scenario, data: SharedData, model: FlatModel) -> list[str]:
-    """Return notices from a trial of local steps; empty if the algorithm can't be built."""
+    """Return notices from a trial of the algorithm's training steps; empty if the algorithm can't be built."""
     import torch
 
     from netdfl.training.trial import EXAMPLES, fit_ways

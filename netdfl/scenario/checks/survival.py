@@ -21,7 +21,7 @@ from netdfl.topology.base import Topology
 
 
 def survives(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that `delivery` and `wait.on_missing` suit the algorithm and the graph."""
+    """Check that `delivery` (how lost messages are treated) and `wait.on_missing` suit the algorithm and the graph."""
     if (topology := drawn(build_topology, scenario)) is None:
         return
     if isinstance(scenario.delivery, AcknowledgedDelivery):
@@ -32,9 +32,10 @@ def survives(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def catches_up(scenario: Scenario) -> str:
-    """Return the reason why a node that kept its state can't skip missed rounds; empty if it can.
+    """Return the reason why a restarted node that kept its state can't skip missed rounds; empty if it can.
 
-    It can where nodes send whole vectors or push-sum shares, because its own vector or mass is valid in any round.
+    It can where nodes send whole vectors or push-sum shares, because its own vector, or value and weight, is valid in
+    any round.
     """
     name = scenario.algorithm.kind
     if scenario.algorithm.traits.family == "bilateral":
@@ -47,7 +48,7 @@ def catches_up(scenario: Scenario) -> str:
 
 
 def joins(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that no server joins late, and that not all other nodes do."""
+    """Check that the server does not join late, and that some other node is there from the start."""
     late = joins_by_node(drawn(compile_schedule, scenario) or ())
     for node, event in late.items():
         if node == scenario.nodes:
@@ -60,7 +61,10 @@ def joins(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def rejoins(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that `rejoin_weight` is set only for push-sum, and `rejoin: catch_up` only where rounds can be skipped."""
+    """Check that `rejoin_weight` is set only for push-sum, and `rejoin: catch_up` only where rounds can be skipped.
+
+    Both are keys of events that restart a crashed node.
+    """
     why = catches_up(scenario)
     for index, event in enumerate(scenario.events):
         if event.get("rejoin") == "catch_up" and why:
@@ -71,7 +75,7 @@ def rejoins(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def automatic(scenario: Scenario) -> tuple[Delivery, str]:
-    """Return the delivery that `auto` stands for, and a notice, which is empty for plain delivery."""
+    """Return the `delivery` that `auto` stands for, and a notice for the user, which is empty for plain delivery."""
     losing = what_loses(scenario) if is_push(scenario) else ""
     if not losing:
         return Plain(), ""
@@ -85,7 +89,7 @@ def automatic(scenario: Scenario) -> tuple[Delivery, str]:
 
 
 def resent_too_late(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice if a lost message can't be sent again and arrive before the deadline.
+    """Yield a notice if a lost message can't be sent again and arrive before its receiver stops waiting for it.
 
     Only algorithms that use a message in its own round alone are concerned.
     """

@@ -25,7 +25,7 @@ _LEAST_RATE = 2.0**-149
 
 
 def stale_acts(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that `stale` is set only where the algorithm can mix messages of earlier rounds."""
+    """Check that `wait.stale` is set only where the algorithm can mix messages of earlier rounds."""
     if scenario.wait.stale and (found := _no_stale(scenario)):
         yield CheckFinding(("wait", "stale"), *found)
 
@@ -58,13 +58,13 @@ def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
 
 
 def missing_is_treated(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that `on_missing` is set only where the algorithm has a weight to reassign."""
+    """Check that `wait.on_missing` is set only where the algorithm can reassign a missing message's mixing weight."""
     if scenario.wait.on_missing in ("last", "renormalise") and (found := _no_choice(scenario)):
         yield CheckFinding(("wait", "on_missing"), *found)
 
 
 def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
-    """Return the reason why the algorithm itself decides about missing messages, and a remedy; None if it does not."""
+    """Return the reason why `wait.on_missing` has no effect, because the algorithm decides, and a remedy; or None."""
     name, how = scenario.algorithm.kind, scenario.wait.on_missing
     family = scenario.algorithm.traits.family
     if family == "server":
@@ -93,7 +93,7 @@ def _scheme(scenario: Scenario) -> str:
 
 
 def waits_can_end(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that nodes don't wait for all senders without a deadline where they can't know their senders."""
+    """Check that nodes don't wait for all senders without a deadline where they can't know who will send to them."""
     wait = scenario.wait
     if wait.need != "all" or wait.deadline is not None or wait.announce is not False or scenario.has_server:
         return
@@ -104,7 +104,7 @@ def waits_can_end(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def quorum_can_come(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the quorum, the number of messages to wait for, can come: some node has as many neighbors.
+    """Check that as many messages as the quorum of `wait` can come to some node, because it has as many neighbors.
 
     Where graphs change, it is enough that as many other nodes exist.
     """
@@ -130,7 +130,7 @@ def quorum_can_come(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def waiting_notices(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice where some nodes have fewer senders than the quorum."""
+    """Yield a notice where some nodes have fewer senders than the quorum, the number of messages to wait for."""
     need, network = scenario.wait.need, drawn(build_network, scenario)
     bilateral = scenario.algorithm.traits.family == "bilateral"
     if not isinstance(need, int) or network is None or bilateral or scenario.has_server:
@@ -147,7 +147,7 @@ def waiting_notices(scenario: Scenario) -> Iterator[str]:
 
 
 def in_degrees(network: Network, rounds: range) -> tuple[int, int]:
-    """Return the fewest and the most senders to a node in any of the rounds; on a star, to the server."""
+    """Return the fewest and the most nodes that send to one node in any of `rounds`; on a star, to the server."""
     degrees = [network.graph(round).in_degrees for round in rounds]
     if network.server is not None:
         degrees = [each[network.server : network.server + 1] for each in degrees]

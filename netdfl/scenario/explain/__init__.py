@@ -1,1 +1,1 @@
-"""Explanations of a scenario before it runs, and lists of all parts that a scenario can name."""
+"""Explanations of a scenario before it runs, and lists of all components, such as algorithms, that it can name."""

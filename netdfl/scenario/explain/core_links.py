@@ -20,12 +20,12 @@ class CoreLinkFacts:
     """One direction of a core link, before any event.
 
     Attributes:
-        name: the name of the direction.
+        name: the name of the link in this direction, such as `paris->zurich`.
         rate_bps: the rate in bit/s; None: unlimited.
         latency_s: the delay in s.
-        loss: the share of messages that are lost.
+        loss: the share of messages that it loses.
         links: the number of links of round 0 that cross it.
-        crossed_by: these links.
+        crossed_by: the links of round 0 that cross it.
         seconds_a_round: the least time in s in which it carries one message of each of these links; None if unlimited.
     """
 

@@ -226,7 +226,7 @@ def explain(scenario: Scenario) -> Explanation:
 
     Raises:
         InputError: The data is not there.
-        ValueError: The data can't be shared out as the scenario says, or the model does not fit it.
+        ValueError: The data can't be divided among clients as the scenario says, or the model does not fit it.
     """
     network = build_network(scenario)
     rounds = range(min(_ROUNDS, scenario.rounds) if network.varies else 1)
@@ -289,7 +289,7 @@ def _task(scenario: Scenario) -> TaskFacts:
 
 
 def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFacts) -> TrafficFacts:
-    """Compute the traffic from the sizes of large vectors alone, without masks and other numbers, which are small."""
+    """Compute the traffic from the sizes of the large vectors in messages; masks and single numbers are left out."""
     steps = scenario.algorithm.params.get("gossip_steps", 1)
     messages = steps * sum(network.graph(round).num_edges for round in rounds) / len(rounds)
     compression, traits = scenario.compression, scenario.algorithm.traits
@@ -305,7 +305,7 @@ def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFact
 
 
 def _frame_bytes(scenario: Scenario, *vectors: Mapping[str, Array]) -> int:
-    """Return the size in bytes of a message frame that carries all arrays of these vectors."""
+    """Return the size in bytes of a message frame that carries all arrays of `vectors`."""
     arrays = {f"{place}{name}": array for place, vector in enumerate(vectors) for name, array in vector.items()}
     payload = Payload(arrays, {"w": 1.0} if is_push(scenario) else {})
     return frame_size(payload)

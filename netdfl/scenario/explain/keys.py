@@ -1,4 +1,4 @@
-"""Lists of everything that a scenario can name: parts with their parameters, keys, and shipped scenarios."""
+"""Lists of everything that a scenario can name: algorithms, datasets and the like, keys, and shipped scenarios."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CATALOGUE: Mapping[str, Choices] = {
 
 
 def _rows_of_parts(what: str) -> list[dict[str, object]]:
-    """Return a row for each part in the table `what`: name, help, parameters with defaults, source, full text."""
+    """Return a row for each choice in the list `what`, such as each algorithm: name, help, parameters, full text."""
     choices = CATALOGUE[what]
     return [_part_row(kind, entry, choices.model(kind)) for kind, entry in choices.table().items()]
 
@@ -61,7 +61,7 @@ def _part_row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, obj
 
 
 def _parameters(model: type[BaseModel]) -> dict[str, object]:
-    """Return each parameter's default as a scenario writes it; `required` if there is none."""
+    """Return the default of each parameter of a component as a scenario writes it; `required` if there is none."""
     names = set(model.model_fields) - {"kind"}
     if issubclass(model, Part) and model.function is not None:
         names = set(model.parameters.values())
@@ -73,7 +73,7 @@ def _parameters(model: type[BaseModel]) -> dict[str, object]:
 
 
 def written_default(model: type[BaseModel], name: str) -> object:
-    """Return the default of the field `name` as a scenario writes it."""
+    """Return the default of the field `name` of a pydantic model, as a scenario writes it."""
     default = model.model_fields[name].get_default()
     dumped = model.model_construct(**{name: default}).model_dump(mode="json", include={name}, warnings=False)
     return dumped.get(name, default)
@@ -114,7 +114,7 @@ GRAPHS: Mapping[frozenset[str], str] = {
 
 
 def lists() -> list[str]:
-    """Return the names of all lists of `netdfl list`: kinds of parts, shipped scenarios, all keys, and each key."""
+    """Return the names of all lists of `netdfl list`: algorithms, datasets and the like, scenarios, and each key."""
     return [*ABOUT, *_fields(Scenario)]
 
 
@@ -129,7 +129,7 @@ def about_lists() -> dict[str, dict[str, str]]:
 
 
 def row(what: str, name: str) -> dict[str, object]:
-    """Return the row `name` of a list. Raises InputError that suggests similar names."""
+    """Return the row called `name` of the list `what`. Raises InputError that suggests similar names."""
     found = {str(each["name"]): each for each in rows(what)}
     if name not in found:
         raise InputError(f"{what} has no {name!r}, {nearest(name, list(found))}")
@@ -137,7 +137,7 @@ def row(what: str, name: str) -> dict[str, object]:
 
 
 def rows(what: str) -> list[dict[str, object]]:
-    """Return the rows of a list: name, help, and parameters or a default. Raises InputError for an unknown list."""
+    """Return the rows of the list `what`: name, help, and parameters or a default. Raises InputError if unknown."""
     if what in CATALOGUE:
         return _rows_of_parts(what)
     if what == SCENARIOS:
@@ -151,7 +151,7 @@ def rows(what: str) -> list[dict[str, object]]:
 
 
 def _key(name: str, field: FieldInfo) -> list[dict[str, object]]:
-    """Return the rows for a key of the scenario: the parts to choose from, or the keys inside it, or the key itself."""
+    """Return the rows for one key of the scenario: the choices for it, or the keys inside it, or the key itself."""
     if name == "events":
         return [_action(action) for action in EVENT.names()]
     for table, choices in CATALOGUE.items():

@@ -1,4 +1,4 @@
-"""The rules of a scenario's links with their figures, for `netdfl explain` and the results."""
+"""The rules of a scenario's links with the numbers that describe them, for `netdfl explain` and the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[
     """Return a row for each key of each entry of `links`, then for each key that an event sets.
 
     Keys of a row: `of` (the selector of links or nodes), `event` (the index of the event that sets it, or None), `key`,
-    `rule` (a part's name, a state, or none), and `figures` (the rule's numbers, from `links.figures`).
+    `rule` (a model's name such as `bernoulli`, a state, or none), and `figures` (the rule's numbers, from
+    `links.figures`).
 
     With `network`, a row's `links` is the number of links on which the rule acts: links of any round that no more
     specific entry overrides. Of graphs that change, only the first `MOST_ROUNDS` rounds are counted. For an event, only
@@ -43,7 +44,7 @@ def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[
 
 
 def keep_order(scenario: Scenario) -> bool:
-    """Return whether nodes may rely on order: no rule of any link or event lets a message overtake an earlier one."""
+    """Return whether each link delivers messages in order: no rule or event lets one overtake an earlier one."""
     if scenario.world.loss_layer == "packet":
         return True  # packets may overtake each other, but TCP hands messages over in order
     if isinstance(scenario.world, SimulatedOptions) and scenario.world.overtaking:
@@ -52,7 +53,7 @@ def keep_order(scenario: Scenario) -> bool:
 
 
 def lets_overtake(entries: Iterable[Mapping[str, object]]) -> bool:
-    """Return whether a rule in `entries`, of links or events, lets a message overtake an earlier one of its link."""
+    """Return whether a link rule in `entries` (of `links` or `events`) lets a message overtake an earlier one."""
     return any(_reorders(key, entry[key]) for entry in entries for key in ("latency", "reorder") if key in entry)
 
 
@@ -100,7 +101,7 @@ class RuleCounter:
         self._spans = [event for event in compile_schedule(scenario) if event.action == "set"]
 
     def count(self, of: str, event: int | None, key: str) -> int | None:
-        """Return the number of links on which a rule acts; None for a rule of nodes.
+        """Return the number of links on which a rule acts; None for a rule of nodes (uplinks, downlinks).
 
         Args:
             of: The selector of the rule's entry or event.
@@ -115,11 +116,11 @@ class RuleCounter:
         return sum(edge in selector for edge in frozenset().union(*self._of_rounds(event)))
 
     def _decides(self, edge: Edge, key: str) -> str | None:
-        """Return the selector that decides rule `key` on `edge`: the most specific one, and among equals the last."""
+        """Return the selector whose entry sets rule `key` on `edge`: the most specific one, among equals the last."""
         return next((of for selector, of, entry in reversed(self._entries) if key in entry and edge in selector), None)
 
     def _of_rounds(self, event: int) -> Iterator[frozenset[Edge]]:
-        """Yield the graphs of the rounds in which event number `event` acts; all graphs if the event is by time."""
+        """Yield the graphs (sets of links) of the rounds in which event number `event` acts; all, if it is by time."""
         spans = [each for each in self._spans if each.source == event and each.at_round is not None]
         for round, edges in enumerate(self._edges):
             inside = any(each.holds_in(round) for each in spans)

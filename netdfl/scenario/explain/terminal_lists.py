@@ -129,7 +129,7 @@ def _sentence(row: Row) -> str:
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table without borders; the first column has names, and the last takes the remaining width."""
+    """Return a table without borders; the first column has the rows' names, and the last takes the remaining width."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     for _ in rows[0][2:]:
@@ -145,7 +145,7 @@ def _show(table: Table, console: Console) -> None:
 
 
 def _written(value: object) -> str:
-    """Format a default as a scenario writes it."""
+    """Format the default of a parameter as a scenario writes it."""
     if value is None or value in ([], {}, ""):
         return "none"
     if isinstance(value, Mapping):

@@ -119,7 +119,7 @@ def _params(params: Mapping[str, object]) -> str:
 
 
 def _param(value: object) -> str:
-    """Format a parameter; for one with keys inside, its kind and the values that differ from their defaults."""
+    """Format a parameter of a component; for one with keys inside, its kind and what differs from the defaults."""
     if not is_dataclass(value) or isinstance(value, type):
         return str(value)
     (_, kind), *others = asdict(value).items()

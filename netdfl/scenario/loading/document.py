@@ -40,7 +40,10 @@ class Document:
     values: dict[Path, SourcePlace] = field(default_factory=dict)
 
     def place(self, path: Path, *, key: bool = False) -> SourcePlace:
-        """Return the place of `path` in the file, or of the nearest enclosing mapping that has one."""
+        """Return the line and column of the value at `path`, a sequence of keys, or of the nearest enclosing mapping.
+
+        With `key`, they are of the key instead.
+        """
         for length in range(len(path), -1, -1):
             places = self.keys if key or length < len(path) else self.values
             if found := places.get(path[:length]) or self.values.get(path[:length]):
@@ -48,7 +51,10 @@ class Document:
         return SourcePlace(self.file)
 
     def problem(self, path: Path, what: str, expected: str = "", remedy: str = "", *, key: bool = False) -> Problem:
-        """Create a `Problem` for the user at `path`; with `key`, its place is the key's, not the value's."""
+        """Create a `Problem`, a mistake that the user is shown, for the value at `path`, a sequence of keys.
+
+        With `key`, it shows the place of the key, not of the value.
+        """
         return Problem(what, expected, remedy, *self.place(path, key=key))
 
 
@@ -157,7 +163,7 @@ class _DocumentReader:
         return result
 
     def _key(self, node: Node) -> str:
-        """Return a key as text; a number, such as a node's, keeps its spelling."""
+        """Return the key of a YAML mapping as text; a number, such as a node's, keeps its spelling."""
         tag, written = str(node.tag), str(node.value) or "null"
         if not isinstance(node, ScalarNode):
             self._problem(node, "a key that is no text", "write a word before the colon; {...} and [...] are values")

@@ -42,7 +42,7 @@ The hash of these scenarios includes the change. One row is added for each defau
 Plain: TypeAlias = dict[str, object]
 _KEYS_OF_0_2 = Path(__file__).with_name("keys-0.2.txt")
 _LeftOut: TypeAlias = Callable[[type[BaseModel], str], bool]
-"""A function that returns whether a key of a model is left out of the hash at its default."""
+"""A function that returns whether a key of a pydantic model is left out of the scenario's hash at its default."""
 
 
 def scenario_hash(scenario: Scenario) -> str:
@@ -60,7 +60,10 @@ def hashes(scenario: Scenario) -> Iterator[str]:
 
 
 def _in_turn(said: Plain) -> Plain:
-    """Return a scenario's values without the key `sharing: fifo`, as versions before this key hashed them."""
+    """Return the scenario's values without the key `sharing: fifo` of uplinks and downlinks.
+
+    Versions before this key hashed them so.
+    """
     plain = dict(said)
     if "links" in said:
         plain["links"] = {where: _without_fifo(entry) for where, entry in cast(dict[str, Plain], said["links"]).items()}
@@ -93,7 +96,7 @@ def _hash(said: Plain) -> str:
 
 
 def _said(model: BaseModel, left_out: _LeftOut) -> Plain:
-    """Return the model as plain values, without keys at their default for which `left_out` returns true."""
+    """Return the pydantic model as plain values, without keys at their default for which `left_out` returns true."""
     said: Plain = _without_defaults(model, model.model_dump(mode="json", by_alias=True), left_out)
     if isinstance(model, Scenario):
         said |= {"events": [_event(entry, left_out) for entry in model.events]} if model.events else {}
@@ -101,7 +104,10 @@ def _said(model: BaseModel, left_out: _LeftOut) -> Plain:
 
 
 def _without_defaults(value: Any, plain: Any, left_out: _LeftOut) -> Any:
-    """Return `plain`, the dump of `value`, without values at their default, at any depth."""
+    """Return `plain`, the JSON form of `value`, without settings at their default, at any depth.
+
+    Only keys for which `left_out` returns true are removed.
+    """
     if is_dataclass(value) and not isinstance(value, type) and isinstance(plain, dict):
         model: Any = record_model(cast(Function, type(value)))
         value = model.model_construct(**{name: getattr(value, name) for name in model.model_fields})
@@ -127,9 +133,9 @@ def _keys_said(value: BaseModel, plain: Plain, left_out: _LeftOut) -> Plain:
 
 
 def _may_go(model: type[BaseModel], name: str) -> bool:
-    """Return whether a key may be left out of the hash when it has its default.
+    """Return whether the key `name` of a pydantic model may be left out of the scenario's hash at its default.
 
-    Not the discriminator, which names the model, nor a key that is dumped only where it is written.
+    It may not if it names the model (`kind`), is required, or is written out only where the user wrote it.
     """
     which = issubclass(model, Choice) and name == "kind"
     return not (which or model.model_fields[name].is_required() or model.__pydantic_decorators__.model_serializers)
@@ -137,7 +143,7 @@ def _may_go(model: type[BaseModel], name: str) -> bool:
 
 @lru_cache(4096)
 def _default(model: type[BaseModel], name: str, left_out: _LeftOut) -> object:
-    """Return the default of a key, without nested values at their own defaults."""
+    """Return the default of the key `name` of a pydantic model, without nested values at their own defaults."""
     field = model.model_fields[name]
     value = _validated(field) if field.validate_default else field.get_default(call_default_factory=True)
     made: Any = model.model_construct
@@ -153,7 +159,7 @@ def _validated(field: FieldInfo) -> object:
 
 
 def _event(entry: Plain, left_out: _LeftOut) -> Plain:
-    """Return an event with the keys that its scenario wrote; defaults inside its link rules are removed."""
+    """Return a scenario's event with the keys that the user wrote; defaults inside its link rules are removed."""
     return {key: _rule(key, value, left_out) if key in SLOTS else value for key, value in entry.items()}
 
 
@@ -175,9 +181,9 @@ def _any(model: type[BaseModel], name: str) -> bool:
 
 
 def _since_0_2(model: type[BaseModel], name: str) -> bool:
-    """Return whether the key is newer than version 0.2.0.
+    """Return whether the key `name` of a pydantic model is newer than version 0.2.0 of netdfl.
 
-    All keys of a user's own part count as old, except newer keys of its base class.
+    All keys of a component that a user wrote count as old, except newer keys of its base class.
     """
     known = _keys_of_0_2()
     bases = (each for each in model.__mro__ if each.__name__ in known)
@@ -186,6 +192,6 @@ def _since_0_2(model: type[BaseModel], name: str) -> bool:
 
 @cache
 def _keys_of_0_2() -> Mapping[str, frozenset[str]]:
-    """Return the keys of each model in version 0.2.0, whose hash included defaults."""
+    """Return the keys of each pydantic model in version 0.2.0 of netdfl, where a scenario's hash included defaults."""
     lines = (line.split() for line in _KEYS_OF_0_2.read_text(encoding="utf-8").splitlines())
     return {name.rstrip(":"): frozenset(keys) for name, *keys in lines}

@@ -1,4 +1,4 @@
-"""A walk over a scenario's values along its schema: expands short forms, and lists the keys at a path."""
+"""A walk over a scenario's values together with its schema: expands short forms, and lists the keys at a path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _normal(document: Document, annotation: object, value: object, path: Path, d
 
 
 def annotation_at(value: object, path: Path, directory: str) -> tuple[object, object]:
-    """Return the schema's type annotation at `path`, and the value there; each is None where there is none."""
+    """Return the schema's type annotation at `path`, a sequence of keys, and the value there; each may be None."""
     annotation: object = Scenario
     for key in path:
         annotation = _child(annotation, value, key, directory)
@@ -56,14 +56,14 @@ def keys_at(value: object, path: Path, directory: str) -> list[str]:
 
 
 def choices_of(annotation: object) -> Choices | None:
-    """Return the `Choices` (a choice among parts) in a type annotation; None if it has none."""
+    """Return the `Choices` (a field that chooses a component) in a type annotation; None if it has none."""
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((mark for mark in marks if isinstance(mark, Choices)), None)
 
 
 @cache
 def fields_of(model: type[BaseModel]) -> Mapping[str, object]:
-    """Return the keys of a model as a scenario writes them, each with its annotation."""
+    """Return the keys of a pydantic model as a scenario writes them, each with its type annotation."""
     return {
         field.alias or name: Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
         for name, field in model.model_fields.items()

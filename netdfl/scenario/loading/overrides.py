@@ -22,7 +22,7 @@ class Override(NamedTuple):
 
     @property
     def place(self) -> SourcePlace:
-        """The place at which mistakes of the override are reported."""
+        """The place (`--set` text in place of a file) at which mistakes of the override are reported."""
         return SourcePlace(self.text)
 
 
@@ -54,9 +54,9 @@ def on_world(kind: str, others: list[Override]) -> Override:
 def apply(document: Document, overrides: list[Override], directory: str) -> list[str]:
     """Write `overrides` into the normalized `document`; return a notice for each key of the file that was dropped.
 
-    Where an override names another part (`algorithm.name`, any `kind`), the part's other keys from the file are dropped
-    if the new part lacks them. An override of `local_steps` drops `local_epochs`, and the other way round. Keys that an
-    override sets are never dropped, so the checks report those that are wrong.
+    Where an override names another component (`algorithm.name`, any `kind`), the other keys of the old one from the
+    file are dropped if the new one lacks them. An override of `local_steps` drops `local_epochs`, and the other way
+    round. Keys that an override sets are never dropped, so the checks report those that are wrong.
     """
     overrides = list(overrides)
     for index, override in enumerate(overrides):

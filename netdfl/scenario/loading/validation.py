@@ -1,4 +1,4 @@
-"""The conversion of pydantic's errors to problems with a place, the expected value, and a remedy."""
+"""The conversion of pydantic's errors to reports with a place in the file, the expected value, and a remedy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TYPES = {
 
 
 def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory: str) -> list[Problem]:
-    """Return one problem for each of pydantic's `mistakes`; the failed options of a union make one problem.
+    """Return a report for the user for each of pydantic's `mistakes`; failed options of a union make one report.
 
     Mistakes beyond the first `MOST_MISTAKES` are left out, because each costs a search for the intended key.
     """
@@ -57,7 +57,7 @@ def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory:
 
 
 def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
-    """Remove problems of missing keys that another problem explains by a misspelled key."""
+    """Remove reports of missing keys where another report says that the key was misspelled."""
     meant = {(path[:-1], problem.remedy) for (path, _), problem in found.items() if path}
     return [
         problem
@@ -67,7 +67,10 @@ def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
 
 
 def _written(loc: tuple[int | str, ...], value: object, kind: str) -> Path:
-    """Return the part of `loc` that exists in the scenario, without names that pydantic adds for unions."""
+    """Return the keys of `loc`, the location of a pydantic error of type `kind`, that exist in the scenario `value`.
+
+    The others are names that pydantic adds for unions.
+    """
     path: list[int | str] = []
     for key in loc:
         try:
@@ -107,7 +110,10 @@ def _problem(details: ErrorDetails, path: Path, document: Document, directory: s
 
 
 def _quoted(kind: str, value: object) -> str:
-    """Return the remedy for a number in quotes, or for a mapping instead of a list; empty for other mistakes."""
+    """Return the remedy for a pydantic error of type `kind` at `value`: a number in quotes, or a mapping for a list.
+
+    Other errors have an empty remedy.
+    """
     if kind in ("int_type", "float_type") and isinstance(value, str):
         with suppress(ValueError):
             float(value)

@@ -18,7 +18,7 @@ SAID = ("latency", "rate", "loss")
 
 
 def understood(asked: LinksFrom) -> MeasuredNetwork:
-    """Read the measurements in the file that `links_from` names. Raises ValueError."""
+    """Read the measurements in the file that `asked`, the block `links_from`, names. Raises ValueError."""
     units = {"delay_unit": asked.delay_unit, "rate_unit": asked.rate_unit}
     if ending_of(asked.file) in ENDINGS and not _is_matrix(asked.file):
         return read_graph_file(asked.file, by_distance=asked.by_distance, **units)
@@ -61,7 +61,7 @@ def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenar
 
 
 def _placed(scenario: Scenario, found: MeasuredNetwork) -> Report:
-    """Return the settings of the report, with the nodes' positions from the file if the scenario gives none."""
+    """Return the scenario's block `report`, with the nodes' positions from the file if the scenario gives none."""
     if scenario.report.places or not found.places:
         return scenario.report
     places = [found.places.get(node) for node in range(scenario.num_nodes)]
@@ -69,7 +69,7 @@ def _placed(scenario: Scenario, found: MeasuredNetwork) -> Report:
 
 
 def _words(name: str, found: MeasuredNetwork, entries: dict[str, LinkEntry], num_nodes: int) -> list[str]:
-    """Return notices for the user: which attributes were read as which quantity, and which values are missing."""
+    """Return notices on the measurement file `name`: which attributes were read as what, and what is missing."""
     read = ", ".join(f"{what} ({count})" for what, count in sorted(found.read_as.items())) or "nothing"
     counts = {key: sum(key in entry.model_fields_set for entry in entries.values()) for key in SAID}
     missing = [f"{key} of {len(entries) - count} of them" for key, count in counts.items() if count < len(entries)]

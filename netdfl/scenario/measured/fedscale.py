@@ -56,10 +56,10 @@ class ConvertedTable(NamedTuple):
 
 
 def convert(source: Path, out: Path, *, nodes: int | None = None, seed: int = 0) -> ConvertedTable:
-    """Write the table of a FedScale file: devices or availability, whichever it holds.
+    """Write the scenario table for a FedScale file: of device capacities or of availability, depending on the file.
 
     With `nodes`, as many devices are drawn by `seed`; else all are taken, in the order of the file. Raises InputError
-    for other contents, RunError if the disk refuses.
+    for other contents, RunError if the table can't be written.
     """
     data = plain_pickle(source)
     if not isinstance(data, dict) or not data or not all(isinstance(each, dict) for each in data.values()):

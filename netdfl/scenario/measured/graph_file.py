@@ -51,7 +51,7 @@ class MeasuredNetwork:
         unknown: names of attributes that were not interpreted.
         places: the latitude and longitude of nodes.
         nodes: the measurements of each node.
-        notes: remarks for the user.
+        notes: remarks for the user on how the file was read.
     """
 
     num_nodes: int

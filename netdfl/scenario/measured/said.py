@@ -22,7 +22,7 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("loss", "packetloss", "lossrate", "plr", "lostpercent"), LOSS),
     **dict.fromkeys(("distance", "length", "dist", "lengthkm", "linklength"), DISTANCE),
 }
-"""Names of link attributes and columns, in lower case and without punctuation and unit, with their quantities."""
+"""Names of link attributes and table columns, in lower case without punctuation and unit, with their quantities."""
 _QUANTITIES = ("bandwidth", "rate", "capacity", "speed", "throughput")
 _WAYS = {"up": UP, "upload": UP, "uplink": UP, "upstream": UP, "egress": UP}
 _WAYS |= {"down": DOWN, "download": DOWN, "downlink": DOWN, "downstream": DOWN, "ingress": DOWN}
@@ -59,7 +59,7 @@ class NamedQuantity:
 
 @dataclass(slots=True)
 class LinkMeasurements:
-    """All measurements of one link, in file order: seconds one way, bits per second, or shares."""
+    """All measurements of one link, in file order: delays in seconds one way, rates in bit/s, losses as shares."""
 
     latency_s: list[float] = field(default_factory=list)
     rate_bps: list[float] = field(default_factory=list)
@@ -70,7 +70,7 @@ class LinkMeasurements:
         return LinkMeasurements([*self.latency_s], [*self.rate_bps], [*self.loss])
 
     def rules(self) -> dict[str, str]:
-        """Return the link rules of a scenario entry, from the median of each list."""
+        """Return the link rules (latency, rate, loss) of a scenario entry, from the median of all measurements."""
         rules: dict[str, str] = {}
         if self.latency_s:
             rules["latency"] = format_time(round(median(self.latency_s) * 1e9))
@@ -105,12 +105,15 @@ class NodeMeasurements:
     delay_s: dict[str, float] = field(default_factory=dict)
 
     def rules(self) -> dict[str, str]:
-        """Return the node rules of a scenario entry."""
+        """Return the rules for the node's uplink and downlink, as a scenario entry writes them."""
         return {what: f"{round(rate)}bit" for what, rate in self.rate_bps.items()}
 
 
 def add_at(node: NodeMeasurements, what: NamedQuantity, value: object, *, delay_unit: str, rate_unit: str) -> None:
-    """Add the measurement `value` to a node. Raises ValueError if it is not a valid quantity."""
+    """Add the measurement `value` of the quantity `what` to a node. Raises ValueError if it is not a valid one.
+
+    A number without a unit, in itself or in its name, has `delay_unit` or `rate_unit`.
+    """
     facts = LinkMeasurements()
     is_rate = what.what in (UP, DOWN)
     add(
@@ -134,7 +137,7 @@ def is_nothing(text: object) -> bool:
 
 
 def add(facts: LinkMeasurements, what: NamedQuantity, value: object, *, delay_unit: str, rate_unit: str) -> None:
-    """Add the measurement `value` to a link.
+    """Add the measurement `value` of the quantity `what` to `facts`, the measurements of a link.
 
     A bare number has the unit in its attribute's name. Without one, delays have `delay_unit`, rates have `rate_unit`,
     distances are in km, and losses are shares.

@@ -64,7 +64,7 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
 
 
 class _TableReader:
-    """A reader of a table's rows that collects the measurements."""
+    """A reader of a table's rows that collects the measurements of links and nodes."""
 
     def __init__(self, file: str, values: NamedQuantity, delay_unit: str, rate_unit: str) -> None:
         self.file, self.values = file, values
@@ -73,7 +73,7 @@ class _TableReader:
         self.names: Sequence[str] = ()
 
     def pairs(self, rows: Rows, ends: Ends) -> MeasuredNetwork:
-        """Read a table with one pair of nodes per line below a header; use the median of several lines of a pair.
+        """Read a table with one pair of nodes (columns `ends`) per line, and use the median of several lines of a pair.
 
         A round trip holds for both directions if only one is measured. If neither column is named as the source, all
         quantities hold for both directions.
@@ -180,7 +180,7 @@ def _is_node(head: str) -> bool:
 
 
 def _of_node(head: str) -> NamedQuantity | None:
-    """Return the quantity of a column with the rate of a node's uplink or downlink; None for other columns."""
+    """Return the quantity of a column headed `head` if it is the rate of a node's uplink or downlink; else None."""
     what = named_of_node(head)
     return what if what is not None and what.what in (UP, DOWN) else None
 
@@ -192,9 +192,9 @@ def _is_numbered(rows: Rows) -> bool:
 
 
 def _places(file: str, heads: Sequence[str], sides: Sequence[str]) -> list[int] | None:
-    """Return, for each column of a matrix, the number of the row with the same name; None if no names are shared.
+    """Return, for each column of a matrix, the number of the row with the same name; None if no names are common.
 
-    Raises ValueError where some names are shared and others are not.
+    `heads` and `sides` are the names of columns and rows. Raises ValueError where only some names are common.
     """
     columns = heads[-len(sides) :]
     if len(set(sides)) < len(sides) or not set(columns) & set(sides):
@@ -214,7 +214,7 @@ def _named_ends(rows: Rows) -> Ends | None:
 
 
 def _one_delay(columns: dict[int, NamedQuantity]) -> dict[int, NamedQuantity]:
-    """Return the columns with at most one delay column: a latency rather than a round trip, else the first one."""
+    """Return `columns` with at most one column of delays: a latency rather than a round trip, else the first one."""
     delays = sorted((what.what == RTT, i) for i, what in columns.items() if what.what in (LATENCY, RTT))
     return {i: what for i, what in columns.items() if what.what not in (LATENCY, RTT) or i == delays[0][1]}
 

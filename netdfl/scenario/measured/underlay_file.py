@@ -24,7 +24,7 @@ _LABELS = ("label", "name", "city")
 
 
 def with_core_links(part: UnderlayPart) -> tuple[UnderlayPart, list[str]]:
-    """Return the block with all core links written out, and notices for the user.
+    """Return the block `underlay` with all core links of its file written out, and notices for the user.
 
     Raises ValueError for an unfit file.
     """
@@ -58,7 +58,7 @@ def _with_rate(entry: CoreEntry, rate: float | None) -> CoreEntry:
 
 
 def _with_access(scenario: Scenario, rate: float | None) -> dict[str, Any]:
-    """Return the links of the scenario.
+    """Return the scenario's block `links`, completed with uplinks and downlinks of `rate`.
 
     Their default entry gets an uplink and a downlink of `rate` bit/s if it has none.
     """

@@ -1,1 +1,1 @@
-"""The schema of scenario files: its blocks, and the parts to choose from."""
+"""The schema of scenario files: its blocks, and the components (algorithms, datasets ...) to choose from."""

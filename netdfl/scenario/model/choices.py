@@ -1,4 +1,4 @@
-"""The choices of a scenario: places for one of the parts in a table, or for a user's own."""
+"""The fields of a scenario that choose one component (algorithm, dataset, loss ...) from a table, or a user's own."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def _plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Choices:
-    """A choice among parts: it reads a mapping whose `key` names a part, and validates it by the part's model.
+    """A field that chooses a component of one kind: its mapping's `key` names the component, whose model validates it.
 
     Attributes:
-        what: the kind of part, such as `loss`.
-        base: the base class of the parts' models.
-        table: returns the parts by kind: functions, catalog entries with a `build`, or ready models.
+        what: the kind of component (part), such as `loss`.
+        base: the base class of the parts' pydantic models.
+        table: returns the parts by name: functions, catalog entries with a `build`, or ready models.
         key: the key that names the part.
-        default: the kind of a mapping that names none.
-        short: the (kind, parameter) of a bare value, such as `loss: 5%`.
+        default: the name that a mapping without `key` means.
+        short: the (name, parameter) that a bare value means, such as `loss: 5%`.
         optional: whether the value may be `none`.
         also: the pattern of texts that are kept unchanged.
-        own: the base of models for a user's own parts that take no context.
+        own: the base of models for a user's own parts to which netdfl passes no arguments.
     """
 
     what: str
@@ -88,17 +88,17 @@ class Choices:
     own: type[Part] | None = None
 
     def passes(self, value: object) -> bool:
-        """Return whether `value` needs no part: it is `none` for an optional choice, or a text that `also` matches."""
+        """Return whether `value` names no component: it is `none`, where allowed, or a text that `also` matches."""
         if self.optional and (value is None or value == "none"):
             return True
         return self.also is not None and isinstance(value, str) and re.fullmatch(self.also, value) is not None
 
     def names(self) -> list[str]:
-        """Return the known kinds, sorted."""
+        """Return the names of the components to choose from, sorted."""
         return sorted(self.table())
 
     def normal(self, value: object) -> object:
-        """Return the mapping that a short form stands for; any other value unchanged."""
+        """Return the mapping that a short form such as `5%` stands for; any other value unchanged."""
         if value is None or isinstance(value, Mapping | list):
             return value
         if self.short and not (isinstance(value, str) and value in self.table()) and not is_own(value):
@@ -107,11 +107,11 @@ class Choices:
         return {self.key: value}
 
     def kind_of(self, value: object) -> object:
-        """Return the kind that a mapping in full form (`normal`) names, or the default one."""
+        """Return the name of the component that a mapping in full form (`normal`) chooses, or the default one's."""
         return value.get(self.key, self.default) if isinstance(value, Mapping) else None
 
     def model(self, kind: object, directory: str = ".") -> type[BaseModel]:
-        """Return the model of `kind`. Raises PydanticCustomError that names the nearest kind."""
+        """Return the pydantic model of the component called `kind`. Raises PydanticCustomError for an unknown one."""
         if not isinstance(kind, str):
             expected = "a name, or package.module:callable" if self.open else "a name"
             raise refused(f"{kind!r} is no {self.what}", expected)
@@ -126,7 +126,7 @@ class Choices:
 
     @property
     def open(self) -> bool:
-        """Whether the part may be a user's own."""
+        """Whether the component may be a user's own."""
         return self.what in CONTRACTS
 
     def _made(self, kind: str, entry: object) -> type[Choice]:
@@ -158,7 +158,7 @@ class Choices:
         return model
 
     def validate(self, value: object, info: ValidationInfo) -> object:
-        """Validate a mapping or short form. Raises ValidationError with paths relative to it."""
+        """Validate the mapping or short form of this field. Raises ValidationError with paths relative to it."""
         if isinstance(value, Choice):
             return value
         if self.passes(value):
@@ -200,7 +200,7 @@ class Choices:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return a JSON schema for each model of the table, a model's name, a short form, or a user's own part."""
+        """Return a JSON schema: a model of the table, its name, a short form, or a user's own component."""
         options = [self._json_schema(kind) for kind in self.names()]
         options.append({"enum": [*self.names(), *(["none", None] if self.optional else [])]})
         if self.open:
@@ -212,7 +212,7 @@ class Choices:
         return {"anyOf": options}
 
     def _json_schema(self, kind: str) -> JsonSchemaValue:
-        """Return the JSON schema of one part; its key is required unless the part is the default."""
+        """Return the JSON schema of the component `kind`; the key naming it is required unless it is the default."""
         schema = inlined(self.model(kind).model_json_schema(by_alias=True))
         if kind != self.default and self.key in schema["properties"] and self.key not in schema.get("required", []):
             schema["required"] = [*schema.get("required", []), self.key]
@@ -220,7 +220,7 @@ class Choices:
 
 
 def listed(module: str, name: str) -> Callable[[], Table]:
-    """Return a function that imports `module` and returns its table `name`."""
+    """Return a function that imports `module` and returns its table of components called `name`."""
     return lambda: getattr(importlib.import_module(module), name)
 
 
@@ -247,7 +247,7 @@ def refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomEr
 
 
 def is_own(kind: object) -> TypeGuard[str]:
-    """Return whether a value names a part of a user's own, `package.module:callable`."""
+    """Return whether a value names a component that a user wrote, as `package.module:callable`."""
     if not isinstance(kind, str):
         return False
     module, colon, attribute = kind.partition(":")

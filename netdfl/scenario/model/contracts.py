@@ -1,4 +1,4 @@
-"""The contracts of a user's own parts: the arguments netdfl passes, and the type of the result."""
+"""The contracts of components that a user writes: the arguments that netdfl passes, and the type of the result."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from netdfl.scenario.model.signatures import plain_signature
 
 @dataclass(frozen=True)
 class Contract:
-    """The contract of one kind of part: how it is called, and the type of its result.
+    """The contract of one kind of component (part) that a user may write: how it is called, and its result's type.
 
     `context` has the names of the positional-only arguments that netdfl passes; the parameters in the scenario are
-    passed by keyword. `help` describes the context. With `bare`, a part may also take no context, as a plain class or
-    factory does. `adapt`, as `module:name`, converts a result to the expected type, and raises TypeError that names the
-    expected types for a result of an unknown one. `prepare`, as `module:name`, returns the function with the parameters
-    that a scenario writes, where these differ from the parameters of its definition.
+    passed by keyword. `help` describes the context. With `bare`, a part may also take none of these arguments, as a
+    plain class or factory does. `adapt`, as `module:name`, converts a result to the expected type, and raises TypeError
+    that names the expected types for a result of an unknown one. `prepare`, as `module:name`, returns the function with
+    the parameters that a scenario writes, where these differ from the parameters of its definition.
     """
 
     context: tuple[str, ...]
@@ -34,16 +34,16 @@ class Contract:
 
     @property
     def result(self) -> str:
-        """The name of the result's type."""
+        """The name of the type that a component of this kind returns."""
         return self.returns.partition(":")[2].replace("|", " or ")
 
     def signature(self, name: str = "mine") -> str:
-        """Return the first line of the definition of a part of this kind."""
+        """Return the first line of the definition of a user's component of this kind, called `name`."""
         given = f"{', '.join(self.context)}, /, " if self.context else ""
         return f"def {name}({given}*, ...) -> {self.result}"
 
     def types(self) -> tuple[type, ...]:
-        """Import and return the permitted types of a result."""
+        """Import and return the types that a component of this kind may return."""
         module, _, names = self.returns.partition(":")
         return tuple(resolve_name(f"{module}:{name}") for name in names.split("|"))
 
@@ -101,11 +101,11 @@ CONTRACTS: Mapping[str, Contract] = {
     "reorder": Contract((), "netdfl.links.rules.disorder:Reordering"),
     "compute time": Contract(("streams",), "collections.abc:Callable", "the scenario's random streams"),
 }
-"""The kinds of parts that may be a user's own. Other kinds come from netdfl alone."""
+"""The kinds of components that a user may write. Other kinds come from netdfl alone."""
 
 
 def check_signature(function: Function, contract: Contract) -> str:
-    """Return an error text if `function` can't take the contract's arguments; else empty."""
+    """Return an error text if `function` can't take the arguments that netdfl passes by `contract`; else empty."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -133,14 +133,17 @@ def is_bare(function: Function, contract: Contract) -> bool:
 
 @cache
 def prepared(function: Function, what: str) -> Function:
-    """Return `function` with the additional parameters that a scenario can write for this kind of part."""
+    """Return a user's `function` with the additional parameters that a scenario can write for the kind `what`."""
     name = CONTRACTS[what].prepare
     return resolve_name(name)(function) if name else function
 
 
 @cache
 def guarded(function: Function, path: str, what: str) -> Function:
-    """Wrap a user's `function` so that OwnPartError is raised for its exceptions, and for results of a wrong type."""
+    """Wrap a user's `function` so that its exceptions, and results of a wrong type, raise OwnPartError.
+
+    `path` is its name in the scenario, and `what` its kind, such as `loss`.
+    """
     contract = CONTRACTS[what]
     bare = is_bare(function, contract)
 
@@ -170,13 +173,13 @@ def guarded(function: Function, path: str, what: str) -> Function:
 
 
 def misfit(what: str, path: str, did: str, function: Function, remedy: str = "") -> OwnPartError:
-    """Create an error for a user's part that behaved wrongly (`did`); the default remedy is the right signature."""
+    """Create an error for a user's component that behaved wrongly (`did`); the default remedy is its signature."""
     place = f" ({where})" if (where := defined_at(function)) else ""
     return OwnPartError(f"the {what} {path!r} {did}{place}", remedy or _remedy(what, path))
 
 
 def broken(what: str, path: str, exc: Exception, function: Function, doing: str = "") -> OwnPartError:
-    """Create an error for a user's part that raised `exc`, or whose result raised it while `doing` something."""
+    """Create an error for a user's component that raised `exc`, or whose result raised it while `doing` something."""
     inside, where = own_place(exc), defined_at(function)
     text = f"the {what} {path!r} raised {named_error(exc, doing)}"
     text += f" ({inside or where})" if inside or where else ""

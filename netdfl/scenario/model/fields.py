@@ -1,4 +1,4 @@
-"""The base of all models in the scenario schema, and the types of values with units."""
+"""The base of all pydantic models in the scenario schema, and the types of values with units."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from netdfl.core.units import (
 )
 
 Function: TypeAlias = Callable[..., Any]
-"""A function that makes a part, from a table of netdfl's or a user's own; its keyword parameters are keys of the
+"""A function that builds a component, from a table of netdfl's or a user's own; its keyword parameters are keys of the
 scenario."""
 Mark: TypeAlias = BeforeValidator | PlainValidator | PlainSerializer | WithJsonSchema
 Definition: TypeAlias = tuple[object, object]
-"""A field of a model that is made at run time: its type, and pydantic's `Field`."""
+"""A field of a pydantic model that is created at run time: its type, and pydantic's `Field`."""
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -61,12 +61,12 @@ class Choice(Strict):
 
 
 def by_kind(*models: type[Choice]) -> dict[str, type[Choice]]:
-    """Return the models in a dictionary by their `kind`."""
+    """Return the pydantic models in a dictionary by their `kind`."""
     return {model.model_fields["kind"].default: model for model in models}
 
 
 def make_model(name: str, base: type[Model], help: str | None, fields: Mapping[str, Definition]) -> type[Model]:
-    """Create a model with the fields of `base` and the additional `fields`."""
+    """Create a pydantic model with the fields of `base` and the additional `fields`; `help` is its docstring."""
     definitions: dict[str, Any] = dict(fields)
     return create_model(name, __base__=base, __doc__=help, __module__=base.__module__, **definitions)
 

@@ -42,7 +42,7 @@ class Entry(Strict):
     state: StateName = Field("up", description="Whether the link is up, or down in one of three ways.")
 
     def written(self) -> dict[str, object]:
-        """Return the keys that the scenario wrote, in the form of `links.spec`."""
+        """Return the keys that the scenario wrote with their values, in the form that `netdfl.links.spec` reads."""
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
     @model_serializer(mode="wrap")
@@ -51,7 +51,7 @@ class Entry(Strict):
 
 
 def link_choices(name: str) -> Choices:
-    """Return the choices for one key of a link."""
+    """Return the field that chooses a link's rule called `name`, such as its loss model."""
     row = LINK_SLOTS[name]
     return Choices(name, lambda: row.table, row.key, default=row.default, short=(row.default, row.short), optional=True)
 
@@ -66,7 +66,7 @@ else:
 
 
 def block(links: Mapping[str, Entry]) -> dict[str, dict[str, object]]:
-    """Return the block `links` in the form of `netdfl.links.spec.LinksSpec`."""
+    """Return the scenario's block `links` in the form that `netdfl.links.spec.LinksSpec` reads."""
     return {selector: entry.written() for selector, entry in links.items()}
 
 
@@ -75,9 +75,9 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {"link": LINK_KEYS, "node": NODE_KEYS,
 
 
 class EventChoices(Choices):
-    """A choice among events: reads the time keys, the key that names the action, and the action's keys.
+    """The field that reads an entry of `events`: time keys, the key that names the action, and the action's keys.
 
-    The result is the entry as plain values, as `links.schedule` takes it.
+    The result is the entry as plain values, as `links.schedule` reads it.
     """
 
     def normal(self, value: object) -> object:
@@ -85,17 +85,17 @@ class EventChoices(Choices):
         return value
 
     def kind_of(self, value: object) -> object:
-        """Return the action that the entry names by a key; None if it names none."""
+        """Return the action, such as `crash`, that the entry names by a key; None if it names none."""
         return next((key for key in value if key in ACTIONS), None) if isinstance(value, Mapping) else None
 
     def model(self, kind: object, directory: str = ".") -> type[BaseModel]:
-        """Return the model of an event with the action `kind`. Raises PydanticCustomError if no action is named."""
+        """Return the pydantic model of an event with the action `kind`. Raises PydanticCustomError if it names none."""
         if not isinstance(kind, str):
             raise refused("an event without an action", "expected one of " + ", ".join(self.names()))
         return event_model(kind)
 
     def validate(self, value: object, info: ValidationInfo) -> dict[str, object]:
-        """Validate one entry. Raises ValidationError, or PydanticCustomError if no action is named."""
+        """Validate one entry of `events`. Raises ValidationError, or PydanticCustomError if no action is named."""
         if not isinstance(value, Mapping):
             raise refused(f"{value!r} is not an event", "a mapping, like {at: 20s, crash: 4}")
         kind = self.kind_of(value)

@@ -1,4 +1,4 @@
-"""Pydantic models made from the signatures of parts, which are functions with typed keyword parameters."""
+"""Pydantic models made from the signatures of components (parts), which are functions with typed keyword parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netdfl.scenario.model.signatures import field_of, signature_of, summary
 
 
 class Part(Choice):
-    """A part that a scenario names: its kind, and its parameters.
+    """A component that a scenario names, such as a loss model or a dataset: its kind, and its parameters.
 
     Attributes:
         own: the kind of part, if a user wrote it; else empty.
@@ -30,37 +30,37 @@ class Part(Choice):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: object) -> object:
-        """Let the part's function complete the given keys, if it has a function `complete`."""
+        """Let the component's function fill in missing keys of `given`, if it has a function `complete`."""
         complete = getattr(cls.function, "complete", None)
         return complete(given) if complete is not None and isinstance(given, dict) else given
 
     @property
     def params(self) -> dict[str, Any]:
-        """The keyword parameters for the part's function, in base units."""
+        """The scenario's keyword parameters for the component's function, in base units."""
         return {name: getattr(self, field) for name, field in self.parameters.items()}
 
     def build(self, *context: object) -> Any:
-        """Call the part's function with `context` and the scenario's parameters."""
+        """Build the component: call its function with the arguments `context` and the scenario's parameters."""
         return self.maker()(*context)
 
     def maker(self) -> Callable[..., Any]:
-        """Return a function that builds the part with the scenario's parameters from a given context."""
+        """Return a function that builds the component, with the scenario's parameters, from the arguments given."""
         function = type(self).function
         assert function is not None, f"{self.kind} has no function"
         return partial(function, **self.params)
 
 
 def builder(entry: object) -> Function:
-    """Return the function behind a table entry: the entry itself, or its `build`."""
+    """Return the function that builds the component of a table entry: the entry itself, or its `build`."""
     return getattr(entry, "build", entry)  # type: ignore[arg-type]
 
 
 @cache
 def model_of(function: Function, kind: str, key: str = "kind", base: type[Part] = Part) -> type[Part]:
-    """Create the model of `{key: kind, ...}`: the fields of `base` and the keyword parameters of `function`.
+    """Create the pydantic model of `{key: kind, ...}`: the fields of `base` and the keyword parameters of `function`.
 
-    Positional-only parameters are context from the caller of `build`; a scenario does not write them. Raises TypeError
-    for a parameter without a type, or with the name of a field of `base`.
+    Positional-only parameters come from the caller of `build`; a scenario does not write them. Raises TypeError for a
+    parameter without a type, or with the name of a field of `base`.
     """
     fields: dict[str, Definition] = {}
     parameters: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The import of a user's own parts from modules next to a scenario file.
+"""The import of components that a user wrote from modules next to a scenario file.
 
 Each folder has its own modules, under a name in `sys.modules` that no other folder has. So two scenarios may each
 have a `parts.py`, and a module is found even where it has the name of one in Python's library.
@@ -73,7 +73,7 @@ def places(directory: str) -> Sequence[Path]:
 
 
 def files_beside(scenario: Path) -> list[Path]:
-    """Return the files that a scenario's parts may import: all modules in its folder, and imported packages."""
+    """Return the files that a scenario's own components may import: modules in its folder, and imported packages."""
     folder = scenario.resolve().parent
     home = f"{_home(folder)}."
     imported = {name.split(".")[1] for name in list(sys.modules) if name.startswith(home)}

@@ -114,7 +114,7 @@ class Expectation(Strict):
     @model_validator(mode="before")
     @classmethod
     def _measured(cls, data: object) -> object:
-        """Accept known keys, and the names of metrics that a user's task defines; raise an error for any other key."""
+        """Accept known keys of `expect`, and metrics that a user's task defines; raise an error for any other key."""
         for key, value in data.items() if isinstance(data, dict) else ():
             if key not in cls.model_fields and not (isinstance(key, str) and is_measured(key)):
                 error = InitErrorDetails(type="extra_forbidden", loc=(key,), input=value)
@@ -123,7 +123,7 @@ class Expectation(Strict):
 
     @model_serializer(mode="wrap")
     def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Return only the keys that the user wrote.
+        """Return only the keys of `expect` that the user wrote.
 
         A default would be read back as an expectation, and any expectation turns the outcome `done` into `pass`.
         """
@@ -132,12 +132,12 @@ class Expectation(Strict):
 
     @property
     def bounded(self) -> list[str]:
-        """The names of all metrics with bounds, including metrics of the task itself."""
+        """The names of all metrics with bounds in `expect`, including metrics of the task itself."""
         known = [name for name in FIGURES if getattr(self, name, None) is not None]
         return [*known, *(self.model_extra or ())]
 
     def entries(self) -> dict[str, object]:
-        """Return the written expectations in the form of `record.judge`."""
+        """Return the written expectations, by name, in the form that `netdfl.record.judge` compares with a run."""
         return self.model_dump(exclude_none=True)
 
 
@@ -233,7 +233,7 @@ class Recording(Strict):
 
     @property
     def sampling(self) -> Sampling:
-        """The choice of messages to record, in the form that a store needs."""
+        """The choice of messages to record, in the form that the store of message records needs."""
         return Sampling.of(self.messages)
 
 
@@ -339,7 +339,7 @@ class Scenario(Strict):
 
     @property
     def batching(self) -> Literal["exact", "auto"]:
-        """The policy for training together nodes that share a process."""
+        """How nodes that share a process train: with the results of one by one (`exact`), or many at once (`auto`)."""
         return self.task.batching if isinstance(self.task, Training) else "exact"
 
     @property

@@ -32,12 +32,12 @@ _FOLDER = "folder"
 
 
 def about(thing: object) -> str:
-    """Return the whole docstring of a part, without indentation, as its full help text."""
+    """Return the whole docstring of a component such as an algorithm, without indentation, as its full help text."""
     return inspect.cleandoc(getattr(thing, "__doc__", None) or "")
 
 
 def summary(thing: object) -> str:
-    """Return the first line of a part's docstring, its short help text."""
+    """Return the first line of the docstring of a component such as an algorithm, its short help text."""
     return about(thing).partition("\n")[0]
 
 
@@ -67,7 +67,7 @@ def signature_of(function: Function) -> Iterator[inspect.Parameter]:
 
 
 def _type_of(function: Function, parameter: inspect.Parameter) -> object:
-    """Return the parameter's type. Raises TypeError if it has none, or it can't be evaluated."""
+    """Return the type of a parameter of `function`. Raises TypeError if it has none, or it can't be evaluated."""
     where = f"parameter {parameter.name!r} of {function.__module__}.{function.__qualname__}"
     if parameter.annotation is parameter.empty:
         raise TypeError(f"{where} has no type; annotate it, so that the scenario can check it")
@@ -87,7 +87,7 @@ def _type_of(function: Function, parameter: inspect.Parameter) -> object:
 def field_of(
     function: Function, parameter: inspect.Parameter, base: type[BaseModel] = Choice
 ) -> tuple[str, Definition]:
-    """Return the pydantic field for a parameter: its name, and (type, Field).
+    """Return the pydantic field for a parameter of `function`: its name, and (type, Field).
 
     A parameter named `path` or `file` is a file, and one named `folder` is a folder, relative to the scenario's folder.
     Where a name ends in an underscore to avoid a keyword of Python (`from_`), the scenario writes it without.

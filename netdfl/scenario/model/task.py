@@ -81,12 +81,12 @@ class Training(Part):
 
     @property
     def split(self) -> Any:
-        """The part that has the keys `partition`, `test` and `client_test`."""
+        """The block (dataset or task) that has the keys `partition`, `test` and `client_test`."""
         return self
 
     @property
     def settings(self) -> Any:
-        """The part that has the keys `buffers` and `initial`."""
+        """The block (model or task) that has the keys `buffers` and `initial`."""
         return self
 
 

@@ -25,13 +25,13 @@ LossLayer = Literal["message", "packet"]
 
 
 def _instant(text: str) -> str:
-    """Return `text` if it is a time. Raises ValueError."""
+    """Return `text` if it is written as a time, such as `20s`. Raises ValueError."""
     parse_time_ns(text)
     return text
 
 
 def _thing(text: str) -> str:
-    """Return `text` if it is the name of a message or a timer. Raises ValueError."""
+    """Return `text` if it names a message (`0->1`) or a timer (`wait 1 0 0`). Raises ValueError."""
     if not re.fullmatch(r"\d+->\d+|[a-z]+( -?\d+)+", text):
         raise ValueError(f"{text!r} names nothing that is due; write 0->1 for a message, wait 1 0 0 for a deadline")
     return text
@@ -238,11 +238,14 @@ DETECTORS = by_kind(Oracle, Heartbeat, NoDetector)
 
 
 class WorldChoices(Choices):
-    """The worlds to choose from. A user's own is an object with `make`, and with `options` if it has keys."""
+    """The field that chooses where a fleet runs (its world). A user's own is an object with `make`.
+
+    It also has `options` if it has keys.
+    """
 
     @property
     def open(self) -> bool:
-        """Whether the world may be a user's own."""
+        """Whether a user may write the world, in which a fleet runs: always."""
         return True
 
     def _own(self, kind: str, entry: object) -> type[Choice]:
