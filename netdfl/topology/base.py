@@ -85,7 +85,7 @@ def static(graph: Graph, notes: Sequence[str] = ()) -> Topology:
 
 
 def check_connected(graph: Graph, what: str) -> None:
-    """Raise ValueError with the nodes that are cut off, unless every node reaches every other; `what` is the graph."""
+    """Raise ValueError unless every node reaches every other; it says `what` the graph is and which are cut off."""
     if graph.cut_off:
         some = ", ".join(map(str, graph.cut_off[:5])) + (", ..." if len(graph.cut_off) > 5 else "")
         raise ValueError(
@@ -95,7 +95,10 @@ def check_connected(graph: Graph, what: str) -> None:
 
 
 def draw_connected(draw: Callable[[], Graph], what: str, remedy: str, *, tries: int = 100) -> Graph:
-    """Draw graphs until one is strongly connected. Raises ValueError with the advice `remedy` after `tries` draws."""
+    """Draw graphs by `draw` until one is strongly connected.
+
+    Raises ValueError with `what`, the graph's name, and the advice `remedy` after `tries` draws.
+    """
     for _ in range(tries):
         graph = draw()
         if graph.is_strongly_connected:

@@ -124,7 +124,7 @@ def self_loops(graph: Any) -> int:
 
 
 def graph_words(file: str, graph: Any) -> list[str]:
-    """Return notes for the user about the parts of a file that its graph lacks: self loops and links without rates."""
+    """Return notes for the user about the contents of a file that `graph` lacks: self loops and links without rates."""
     return [*loops_words(file, self_loops(graph)), *modules_words(file, graph)]
 
 
@@ -134,7 +134,7 @@ def names_in(graph: Any) -> dict[int, str]:
 
 
 def loops_words(file: str, count: int) -> list[str]:
-    """Return a note on self loops that were left out; none for a count of 0."""
+    """Return a note on the `count` self loops that were left out of the file's graph; none for a count of 0."""
     said = f"{count} self-loop{'s are' if count > 1 else ' is'} left out: a node always keeps a share of its own"
     return [f"{file}: {said}"] if count else []
 
@@ -206,7 +206,7 @@ class Edges:
 def read_edges(file: str, num_nodes: int) -> Edges:
     """Read the edges of a file: one per line, in the first two columns or in columns with known headings; or JSON.
 
-    Raises ValueError, with file and line, for other contents and for a file that can be read in two ways.
+    Raises ValueError, with file and line, for other contents and for a file that can be understood in two ways.
     """
     try:
         text = given_text(file)
@@ -261,7 +261,7 @@ def _node_at(row: Sequence[str], place: int) -> int | None:
 
 
 def _columns(file: str, head: Sequence[str] | None, rows: Sequence[Sequence[str]], num_nodes: int) -> tuple[int, int]:
-    """Choose the two columns of node numbers.
+    """Choose the two columns of a table of edges that hold the node numbers.
 
     Raises ValueError if the first column may hold either node numbers or the numbers of the lines.
     """

@@ -1,4 +1,4 @@
-"""Immutable directed graphs over nodes 0 to n - 1, the channels that a round may use; and their sizes in words.
+"""Immutable directed graphs over nodes 0 to n - 1, whose edges are the links that a round may use; their sizes as text.
 
 An edge joins two nodes; a link carries messages one way. So an edge that works both ways is two links.
 """
@@ -150,7 +150,7 @@ def _check(num_nodes: int, pairs: NDArray[np.int64]) -> None:
 
 
 def _distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return each of `codes` once, sorted, four times as fast as `np.unique`."""
+    """Return each of `codes` (edges as src * num_nodes + dst) once, sorted, four times as fast as `np.unique`."""
     ordered = np.sort(codes)
     first = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -182,7 +182,7 @@ def count_words(num_nodes: int, num_links: int, *, directed: bool) -> str:
 
 
 def redrawn_words(every: int, *, chosen: bool = False, server: bool = False) -> str:
-    """Return a phrase on how often a graph changes.
+    """Return a phrase that says how often a topology's graph changes.
 
     Args:
         every: The rounds after which the topology is redrawn; 0: never.

@@ -74,7 +74,7 @@ class Network:
         return self.topology.time_varying or chosen or sampled
 
     def graph(self, round: int) -> Graph:
-        """Return the graph of messages in `round`.
+        """Return the graph over which nodes send messages in `round`, after neighbor selection.
 
         Where receivers don't know their senders, no single node can compute this graph.
         """
@@ -84,7 +84,7 @@ class Network:
         return Graph.undirected(self.num_nodes, [(self.server, client) for client in active])
 
     def view(self, node: NodeId, round: int) -> View:
-        """Return the view of `node` in `round`."""
+        """Return the neighbors of `node` in `round` and their mixing weights."""
         if self.server is not None:
             return self._server_view(round) if node == self.server else self._client_view(node, round)
         if self.receivers_know:
@@ -103,7 +103,7 @@ class Network:
         return self.view(node, round).in_neighbors or ()
 
     def matrix(self, round: int) -> Matrix:
-        """Return the mixing matrix M of `round`, computed from the views: shape (n, n), one row per receiver."""
+        """Return the mixing matrix M of `round`, computed from all nodes' views: shape (n, n), one row per receiver."""
         matrix = np.zeros((self.num_nodes, self.num_nodes))
         for node in range(self.num_nodes):
             view = self.view(node, round)
@@ -169,7 +169,7 @@ class Network:
 
 
 def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "columns"]) -> View:
-    """Remove the peers in `gone` from a view, and give their weight back so that nothing is lost.
+    """Remove the nodes in `gone` from a view (neighbors and weights), and reassign their weight so that sums are kept.
 
     `keep="rows"` is for gossip: the weights of `gone` in this node's average go to `self_weight`, so `self_weight` and
     `in_weights` still sum to 1; `out_weights` to the others stay. Where the mixing matrix M is symmetric and both ends
@@ -179,7 +179,7 @@ def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "colum
     equal shares is 1 / (1 + live out-neighbors) each; `in_weights` from the others stay, for information: senders
     decide them.
 
-    A server has no share of its own in the mean: it takes the mean of the remaining clients. To its clients a server is
+    A server's own model does not enter its mean: it takes the mean of the remaining clients. To its clients a server is
     never gone: they wait for it, and report to it.
 
     The mixing method decides whether rows or columns keep their sums, because one view can't tell: a node's row may sum

@@ -28,21 +28,24 @@ class Selection(Protocol):
     receivers_know: bool
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return the receivers of `node` among `candidates`, in the same order. Repeated calls return the same."""
+        """Return the out-neighbors among `candidates` to which `node` sends in `round`, in the same order.
+
+        Repeated calls return the same.
+        """
 
 
 class AllNeighbors:
-    """The selection of every out-neighbor."""
+    """The selection by which a node sends to all its out-neighbors."""
 
     receivers_know = True
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return all of `candidates`."""
+        """Return all of `candidates`, the out-neighbors of `node`."""
         return candidates
 
 
 class PrivateSelection:
-    """A selection that chooses as another one does, but without the receivers' knowledge.
+    """A selection that chooses as another one does, but whose choices receivers can't know in advance.
 
     It is for methods whose nodes choose again, among the selected neighbors, at run time.
     """
@@ -50,7 +53,7 @@ class PrivateSelection:
     receivers_know = False
 
     def __init__(self, among: Selection) -> None:
-        """Use the choices of the selection `among`."""
+        """Use the choices of `among`, another selection."""
         self.select = among.select
 
 
@@ -70,7 +73,7 @@ class RandomNeighbors:
         self._scores = lru_cache(_KEPT)(draw)
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return the `k` of `candidates` that have the lowest random numbers in this round."""
+        """Return the `k` of `candidates` (out-neighbors) that have the lowest random numbers in this round."""
         if len(candidates) <= self.k:
             return candidates
         lowest = np.argsort(self._scores(round)[node, list(candidates)], kind="stable")[: self.k]
@@ -106,16 +109,19 @@ def sampled(num_clients: int, streams: Streams, /, *, participation: PositiveFlo
 
 
 class Halves:
-    """The selection for pairwise exchanges between two fixed halves of a fleet: active nodes ask passive neighbors."""
+    """The selection for pairwise model exchanges between two fixed halves of a fleet: only active nodes start them.
+
+    An active node asks passive neighbors for an exchange.
+    """
 
     def __init__(self, passive: frozenset[NodeId], among: Selection | None = None) -> None:
-        """Make all nodes but `passive` active; `among` selects the nodes that they ask."""
+        """Make all nodes but `passive` active; `among` selects the nodes that they ask for an exchange of models."""
         self.passive = passive
         self._among = among or AllNeighbors()
         self.receivers_know = self._among.receivers_know
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return the nodes that `node` asks: passive candidates that `among` selects; none if it is passive."""
+        """Return the passive nodes that `node` asks for an exchange, as `among` selects them; none if it is passive."""
         others = () if node in self.passive else tuple(peer for peer in candidates if peer in self.passive)
         return self._among.select(node, round, others)
 

@@ -1,4 +1,4 @@
-"""Graphs in SNDlib's native XML: nodes with their places, and links with the capacity that is installed."""
+"""Graphs in SNDlib's native XML: nodes with their coordinates, and links with the capacity that is installed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Stochasticity:
 
 
 def stochasticity(matrix: Matrix) -> Stochasticity:
-    """Classify a square matrix; a negative entry makes it neither row nor column stochastic."""
+    """Classify a square matrix by which sums are 1; a negative entry makes it neither row nor column stochastic."""
     nonnegative = bool(matrix.min() >= -_TOLERANCE)
     return Stochasticity(
         rows=nonnegative and bool(np.allclose(matrix.sum(axis=1), 1, rtol=0, atol=_TOLERANCE)),
@@ -71,7 +71,10 @@ def _eigenvalues(matrix: Matrix) -> NDArray[np.inexact]:
 
 
 def _projected(mixing: MixingMatrix) -> Matrix:
-    """Return the matrix projected on a Krylov space by Arnoldi's method: shape (k, k), k at most `_KRYLOV`."""
+    """Return the mixing matrix projected on a Krylov space by Arnoldi's method, shape (k, k), to estimate eigenvalues.
+
+    k is at most `_KRYLOV`.
+    """
     graph, n = mixing.graph, mixing.graph.num_nodes
     basis, small = np.zeros((_KRYLOV + 1, n)), np.zeros((_KRYLOV + 1, _KRYLOV))
     x = np.random.default_rng(0).standard_normal(n)

@@ -153,7 +153,7 @@ def _from_file(num_nodes: int, file: str) -> Topology:
 
 
 def hops(num_nodes: int) -> list[int]:
-    """Return the distances of the exponential graph: the powers of 2 below the number of nodes."""
+    """Return the distances to neighbors in the exponential graph: the powers of 2 below the number of nodes."""
     return [1 << k for k in range((num_nodes - 1).bit_length())]
 
 

@@ -119,10 +119,10 @@ def random_pull(
 def _picking(
     pick: Callable[[np.random.Generator], Graph], streams: Streams, redraw_every: int, kind: str, count: int, of: str
 ) -> Callable[[int], Graph]:
-    """Return a function that draws the graph of a block of rounds.
+    """Return a function that draws the random graph of a block of consecutive rounds from the block's number.
 
     Args:
-        pick: Draws a graph from random numbers.
+        pick: Draws a graph with a random generator.
         streams: The random streams.
         redraw_every: The rounds in a block; 0: the graph is never redrawn, and must be connected.
         kind: The name of the topology.
@@ -170,19 +170,19 @@ def _subsets(rows: int, n: int, k: int, rng: np.random.Generator) -> Ints:
 
 
 def _others(num_nodes: int, k: int, rng: np.random.Generator) -> Ints:
-    """Draw k distinct others for each node, shape (num_nodes, k)."""
+    """Draw k distinct other nodes for each node, shape (num_nodes, k)."""
     picks = _subsets(num_nodes, num_nodes - 1, k, rng)
     return picks + (picks >= np.arange(num_nodes)[:, None])
 
 
 def _graph(peers: Ints, *, heard: bool = False) -> Graph:
-    """Return the graph in which each node sends to its row of `peers` or, with `heard`, receives from these nodes."""
+    """Return the graph in which each node sends to its row of nodes in `peers` or, with `heard`, receives from it."""
     links = np.stack([np.repeat(np.arange(len(peers)), peers.shape[1]), peers.ravel()], axis=1)
     return Graph(len(peers), links[:, ::-1] if heard else links)
 
 
 def _base(num_nodes: int, degree: int, streams: Streams) -> Ints:
-    """Draw `degree` fixed out-neighbors for each node, shape (num_nodes, degree)."""
+    """Draw the `degree` fixed out-neighbors of each node among which `random_push` picks, shape (num_nodes, degree)."""
     rng = streams.rng("topology", "random_push", "base")
     graph = draw_connected(
         lambda: _graph(_others(num_nodes, degree, rng)),

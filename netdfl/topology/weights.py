@@ -47,7 +47,7 @@ class MixingMatrix:
 
     @cached_property
     def _by_node(self) -> tuple[list[float], Shares, Shares]:
-        """The weights of all nodes, computed in one pass: own weights, and weights of in- and out-neighbors."""
+        """The mixing weights of all nodes, computed in one pass: own ones, and weights of in- and of out-neighbors."""
         graph = self.graph
         received = split(self.on_edges[graph.by_receiver], graph.in_degrees)
         return self.on_self.tolist(), received, split(self.on_edges, graph.out_degrees)
