@@ -1,4 +1,4 @@
-"""The computation of local rounds one after another, for tasks that can't be computed together; needs no torch."""
+"""Sequential computation of nodes' local rounds, for tasks that can't be computed together; needs no torch."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class SequentialService:
     """A training service that computes each node's local round by itself, one after another."""
 
     def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-        """Return the result or exception of each call, in order."""
+        """Compute each call (a node's local round) in turn; return the result or exception of each, in order."""
         return one_by_one(calls)
 
     def summary(self) -> Mapping[str, Scalar]:
-        """Return a description of how rounds are computed, for the record."""
+        """Return how local rounds are computed (batching, threads, ways), for the run's record."""
         return {"batching": "exact", "threads": cores(), "ways": ["alone"]}
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 A solver's `solve` is a generator. It yields a request for computation, a `LocalSteps`, receives the vector after the
 steps and their number, and returns its state and update. Whether a request is computed by itself or together with other
-nodes' (`netdfl.training.service`), the answer is the same up to rounding.
+nodes' (`netdfl.training.service`), the result is the same up to rounding.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Received(NamedTuple):
 
     Attributes:
         extras: the vectors by name.
-        read: after a round, the node's own model as the server read it, if compression changed it.
+        read: after a round, the node's own model as the server decoded it, if compression changed it.
         unsaid: after a round, the part of the sent extras that compression left out.
-        last_read: the last round whose report the server has used, if it did not get a later report; else None.
+        last_read: the last round whose report (the sent model) the server has used, if it lacks a later one; else None.
     """
 
     extras: Extras = NO_EXTRAS
@@ -176,13 +176,13 @@ class RoundStart(Protocol[S]):
     """The starting point of a local round: the mixed vector, or a point moved from it (Ole, FedInit)."""
 
     def init(self, x: Tensor, view: View) -> S:
-        """Return the state before round 0."""
+        """Return the starting rule's state before round 0, at the initial vector `x`."""
 
     def begin(self, state: S, x: Tensor, view: View) -> tuple[S, Tensor]:
         """Return the new state, and the start of the local round: `x`, which must stay unchanged, or a new vector."""
 
     def trained(self, state: S, update: Update, view: View) -> S:
-        """Return the state after the local round."""
+        """Return the starting rule's state after the local round that made `update`."""
 
 
 R = TypeVar("R")
@@ -201,7 +201,7 @@ class RequestsSteps(Protocol[S]):
     def solve(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[S, Update]]:
-        """Run the local steps like `LocalSolver.train`, but yield them as requests, which others compute."""
+        """Run the local steps like `LocalSolver.train`, but yield them as requests, which the caller computes."""
 
 
 def requested(

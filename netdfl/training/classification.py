@@ -39,7 +39,7 @@ class CrossEntropy:
     streams: Streams
 
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the mean loss."""
+        """Return the mean loss of the model at the flat vector `at` for inputs `x` and targets `y`."""
         return self.model.loss(self.model.scores(at, x), y)
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
@@ -110,7 +110,7 @@ class Classification:
         return self._start
 
     def whole(self, x: Tensor, kept: Kept | None, weight: float) -> tuple[Tensor, Kept]:
-        """Return the vector to evaluate, and the state of the module that the node keeps besides it.
+        """Return the vector with which the model at `x` is evaluated, and the rest of the node's module state `kept`.
 
         Where running statistics stay local, they are appended to the vector, multiplied by the push-sum `weight`.
         """
@@ -138,7 +138,7 @@ class DrawnBatches(NamedTuple):
 
 
 class Minibatch:
-    """Inputs and targets that stay equal in each call, even if a user of an earlier call changed them."""
+    """One minibatch, whose every call returns the same inputs and targets, even if a caller has overwritten them."""
 
     def __init__(self, model: FlatModel, x: Tree, y: Tree, again: Callable[[], tuple[Tree, Tree]] | None) -> None:
         """Store `x` and `y`; `again` reads both anew. Without it a copy is kept, if a user's code may change them."""
@@ -203,7 +203,7 @@ class RoundPass:
 
     @property
     def writes(self) -> bool:
-        """Whether gradients may write to their input vector, in which case `written` has the result."""
+        """Whether computing a gradient may overwrite the vector given to it; if so, `written` has the new values."""
         return self.task.model.writes
 
     def num_steps(self, *, epochs: int | None = None, steps: int | None = None) -> int:
@@ -308,7 +308,7 @@ class RoundPass:
     # running statistics
 
     def begin(self, z: Tensor, kept: Kept | None) -> None:
-        """Start local steps at the model `z`, shape (d,), with its statistics and the node's stored state."""
+        """Start local steps at the model `z`, shape (d,), with its running statistics and the module state `kept`."""
         model, self._begun = self.task.model, z
         _, self.kept = self.task.whole(z, kept, 1.0)
         self.task.kept = kept
@@ -316,7 +316,7 @@ class RoundPass:
             self.statistics = z[model.num_trained :].clone() if model.still else model.buffers.joined(kept or NOTHING)
 
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
-        """Return the final vector `x` with the statistics of x / w, and the state that stays at the node."""
+        """Return `x`, the vector after the steps, with running statistics times `weight`, and the other state."""
         model, kept = self.task.model, self.kept
         if model.buffers.size and self.statistics is not None:
             if model.still:
@@ -328,14 +328,14 @@ class RoundPass:
 
 
 class Answers(NamedTuple):
-    """A model's answers on N samples: whether each is `right`, shape (N,), and the mean cross-entropy `loss`."""
+    """A model's predictions for N samples: whether each is `right`, shape (N,), and the mean cross-entropy `loss`."""
 
     right: Tensor
     loss: float
 
     @property
     def accuracy(self) -> float:
-        """The share of correct answers."""
+        """The share of correct predictions."""
         return int(self.right.sum()) / len(self.right)
 
     def accuracy_for(self, labels: Tensor, counts: Tensor) -> float | None:

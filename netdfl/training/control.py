@@ -47,7 +47,7 @@ class ScaffoldSolver(StepSolver):
     def solve(
         self, state: ControlState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[ControlState, Update]]:
-        """Run the corrected steps, and compute the change of c_i from them."""
+        """Run SCAFFOLD's corrected local steps, and compute the change of the control variate c_i from them."""
         common = received.extras[CONTROL]
         x, steps = yield self.sgd.steps_from(y, weight, data, view, correction=common - state.control)
         slope = over_path(y - x, steps * self.sgd.rate(view))
@@ -59,7 +59,7 @@ class ScaffoldSolver(StepSolver):
     def after_mix(
         self, state: ControlState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> ControlState:
-        """Subtract from c_i the part of its change that compression left out."""
+        """Subtract from the control variate c_i the part of its change that compression left out of the message."""
         unsaid = received.unsaid.get(CONTROL)
         return state if unsaid is None else ControlState(state.control - unsaid)
 
@@ -68,8 +68,8 @@ class ScaffoldSolver(StepSolver):
 class FedCmSolver(StepSolver, Memoryless):
     """FedCM's local solver: each step is `alpha` times its own gradient plus (1 - `alpha`) times the fleet's momentum.
 
-    The client sends the number K lr along with its model, for K steps at rate lr. By it the server converts the move of
-    the client's model to a gradient.
+    The client sends the number K lr along with its model, for K steps at rate lr. By it the server converts the change
+    of the client's model to a gradient.
     """
 
     sgd: LocalSgd
@@ -78,7 +78,7 @@ class FedCmSolver(StepSolver, Memoryless):
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[NoState, Update]]:
-        """Run local steps along the blend of gradient and momentum."""
+        """Run local steps along a weighted sum of the minibatch gradient and the fleet's momentum."""
         momentum = received.extras[MOMENTUM]
         rest = (1.0 - self.alpha) * momentum
         x, steps = yield self.sgd.steps_from(y, weight, data, view, scale=self.alpha, correction=rest)
@@ -86,7 +86,7 @@ class FedCmSolver(StepSolver, Memoryless):
 
 
 class DynamicState(NamedTuple):
-    """The vector h_i, shape (d,), which is the sum of the client's moves in its local rounds."""
+    """FedDyn's vector h_i, shape (d,): the sum of the changes that the client's local rounds made to its model."""
 
     drift: Tensor
 
@@ -99,7 +99,7 @@ class FedDynSolver(StepSolver):
     penalty: float
 
     def init(self, x: Tensor, view: View) -> DynamicState:
-        """Return the state with h_i = 0."""
+        """Return the state in which h_i, the sum of the client's model changes, is 0."""
         return DynamicState(x.new_zeros(x.shape))
 
     def solve(
@@ -113,5 +113,5 @@ class FedDynSolver(StepSolver):
     def after_mix(
         self, state: DynamicState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> DynamicState:
-        """Add the round's move to h_i, as the server decoded it."""
+        """Add this round's change of the model, as the server decoded it, to the sum h_i."""
         return DynamicState(state.drift + ((after if received.read is None else received.read) - before))

@@ -88,7 +88,7 @@ def _seed_numpy(seed: int) -> Callable[[], None]:
 
 
 def _drew(source: Source, seed: int, index: int | None) -> bool:
-    """Return whether a generator has been used since it was seeded."""
+    """Return whether a generator has been used since it got `seed`; `index` is the number of the GPU, if any."""
     if source == "python":
         return random.getstate() != random.Random(seed).getstate()
     if source == "numpy":

@@ -36,7 +36,7 @@ class BoundModule:
     """A module, the flat vector of which its parameters are currently views, and whether it is in training mode."""
 
     def __init__(self, module: nn.Module) -> None:
-        """Wrap a module that is not bound to a vector and whose mode is unknown."""
+        """Wrap a module that is not bound to a vector and whose mode (training or evaluation) is unknown."""
         self.module = module
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.at: Tensor | None = None
@@ -45,7 +45,7 @@ class BoundModule:
         self._watches: dict[bool, ModuleWatch] = {}
 
     def keeps(self, original: OriginalModule) -> str | None:
-        """Return a place in which the module's state differs from `original`; None if it is equal.
+        """Return the path of names to an object of the module that differs from `original`; None if none does.
 
         Fast where nothing was touched since the last comparison.
         """
@@ -86,7 +86,7 @@ class FlatModel:
         buffers: Iterable[str] = (),
         policy: BufferPolicy = "average",
     ) -> None:
-        """Take over `module`, on one device. The default `loss` is cross-entropy of single labels.
+        """Use `module`, on one device, itself and not a copy. The default `loss` is cross-entropy of single labels.
 
         `buffers` are its running statistics, treated by `policy`: averaged ones are the vector's last coordinates.
         Frozen parameters stay unchanged; where types differ the vector has the widest.
@@ -123,14 +123,14 @@ class FlatModel:
     def own_modules(self) -> dict[str, int]:
         """The number of nodes with a module of their own, and the bytes of these modules; empty if there are none.
 
-        A node has its own once it keeps state in it.
+        A node gets a module of its own once the shared one has changed state for it.
         """
         nbytes = 0 if self.original is None else self.original.nbytes
         return {"own_modules": len(self._own), "own_modules_bytes": len(self._own) * nbytes} if self._own else {}
 
     @property
     def stackable(self) -> bool:
-        """Whether gradients of many nodes can be computed together: with the default loss, and without statistics."""
+        """Whether many nodes' gradients can be computed together: default loss, and no running statistics."""
         plain = not (self.writes or self.writes_examples or self.keeps)
         return self._loss is None and not self.buffers.size and self._views and plain
 
@@ -179,7 +179,7 @@ class FlatModel:
 
     @contextmanager
     def used_by(self, owner: Hashable | None, kept: Kept = NOTHING) -> Iterator[None]:
-        """Let `owner` use the module inside the context, with its stored state `kept`; None uses it without an owner.
+        """Let the node `owner` use the module inside the context, with its stored state `kept`; None: no node owns it.
 
         If the module's state has changed afterwards, the module belongs to this owner from then on, and others get an
         unchanged one. Raises TrainingError where that is impossible, or where an owner has changed state that all
@@ -205,7 +205,7 @@ class FlatModel:
             raise TrainingError(_SHARED.format(place))
 
     def _sort(self, bound: BoundModule, owner: Hashable | None, original: OriginalModule) -> None:
-        """Give a module whose state has changed to its owner, and put an unchanged one in its place."""
+        """Give a module whose state has changed to its owner, a node, and put an unchanged one in its place."""
         place = bound.keeps(original)
         if place is None:
             return
@@ -228,11 +228,11 @@ class FlatModel:
             return self.kept()
 
     def forget(self, owner: Hashable) -> None:
-        """Discard the state of `owner`, which starts anew."""
+        """Discard the module with the changed state of the node `owner`, which then starts from the initial state."""
         self._own.pop(owner, None)
 
     def kept(self) -> Kept:
-        """Return the changed buffers and frozen parameters of the current module, without running statistics."""
+        """Return the changed buffers and frozen parameters of this thread's module, without running statistics."""
         if self.original is None or self._of_this_thread().keeps(self.original) is None:
             return NOTHING
         return self.original.kept(self._of_this_thread().module)
@@ -280,7 +280,7 @@ class FlatModel:
         return cross_entropy(outputs, y) if self._loss is None else self._loss(outputs, y)
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
-        """Write the gradient of `loss` by the bound vector into `out`, shape (d,); 0 for unused parameters."""
+        """Write the gradient of `loss` with respect to all parameters into `out`, shape (d,); 0 for unused ones."""
         parameters = self._of_this_thread().parameters
         grads = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
         pieces = [(g.to_dense() if g.is_sparse else g).reshape(-1).to(self.dtype) for g in grads]
@@ -358,8 +358,8 @@ class FlatModel:
 def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple[str, int]]:
     """Yield the name of each parameter's place in the module, and the index of the parameter.
 
-    torch's `functional_call` is no substitute: it leaves its replacements of tied parameters in a part that is used
-    twice.
+    torch's `functional_call` is no substitute: it leaves its replacements of tied parameters in a submodule that
+    is used twice.
     """
     numbers = {id(p): number for number, p in enumerate(parameters)}
     for path, part in module.named_modules():

@@ -36,7 +36,7 @@ INPUTS, LABELS, HOLDS = "synthetic.x", "synthetic.y", "holds"
 
 
 class GuidedState(NamedTuple):
-    """The synthetic examples, under the names `INPUTS` and `LABELS`; empty before they arrive."""
+    """The synthetic examples, under the names `INPUTS` and `LABELS`; empty before the server has sent them."""
 
     synthetic: Mapping[str, Tensor]
 
@@ -62,7 +62,7 @@ class FedSynSamSolver(StepSolver, MixingIndependent):
     def solve(
         self, state: GuidedState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[GuidedState, Update]]:
-        """Run the steps on combined gradients; report by one number whether the synthetic examples are here."""
+        """Run the steps on combined gradients; send a number that says whether this node has the synthetic examples."""
         came = {name: received.extras[name] for name in (INPUTS, LABELS) if name in received.extras}
         synthetic = came or state.synthetic
         guides = _gradients(synthetic, data.objective, self.batch, view) if synthetic and self.beta < 1 else None
@@ -71,7 +71,11 @@ class FedSynSamSolver(StepSolver, MixingIndependent):
         return GuidedState(synthetic), Update(y, x, {HOLDS: y.new_tensor([float(bool(synthetic))])})
 
     def _steps(self, guides: Iterator[Gradient] | None) -> Callable[[Gradient], Gradient]:
-        """Return a function that wraps a step's gradient; each step combines it with the next gradient of `guides`."""
+        """Return a function that adds SAM's ascent to the gradient of a local step.
+
+        Each step combines its gradient with the next one of `guides`, gradients on synthetic examples; without these it
+        is SAM's.
+        """
 
         def wrap(gradient: Gradient) -> Gradient:
             def perturbed(at: Tensor) -> Tensor:

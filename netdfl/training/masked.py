@@ -103,7 +103,8 @@ class MaskedSgd(StepSolver, MixingIndependent):
     def evolved(self, mask: Tensor, sizes: Tensor, slopes: Tensor, shapes: Shapes, round: int) -> Tensor:
         """Return a mask in which each layer's coordinates of largest `slopes` replace some of smallest `sizes`.
 
-        The number of active coordinates stays the same. A pruned coordinate may come back at once.
+        `sizes` are absolute values of parameters; `slopes` are absolute values of gradients, or random numbers. The
+        number of active coordinates stays the same. A pruned coordinate may come back at once.
         """
         rate = 0.5 * self.anneal * (1 + math.cos(math.pi * min(round / self.anneal_rounds, 1.0)))
         mask = mask.clone()

@@ -1,4 +1,4 @@
-"""Local momentum that continues from round to round: stored by the node, or derived from its vector's move.
+"""Local momentum that continues from round to round: stored by the node, or derived from the change of its vector.
 
 Kept momentum, as one optimizer for the whole training has it, stays as the node's last round left it, regardless of
 mixing:
@@ -37,7 +37,10 @@ class QuasiGlobalState(NamedTuple):
 
 @dataclass(frozen=True)
 class QuasiGlobal(StepSolver):
-    """Local SGD with quasi-global momentum: each round starts from m^, which changes more slowly for a larger `mu`."""
+    """Local SGD whose velocity starts each round from the quasi-global momentum m^, a mean direction of past rounds.
+
+    A larger `mu` makes m^ change more slowly.
+    """
 
     sgd: LocalSgd
     mu: float
@@ -49,14 +52,14 @@ class QuasiGlobal(StepSolver):
     def solve(
         self, state: QuasiGlobalState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[QuasiGlobalState, Update]]:
-        """Run the local steps, starting with velocity m^."""
+        """Run the local steps, starting with the quasi-global momentum m^ as the velocity."""
         x, steps = yield self.sgd.steps_from(y, weight, data, view, velocity=state.momentum.clone())
         return state._replace(steps=steps), Update(y, x)
 
     def after_mix(
         self, state: QuasiGlobalState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> QuasiGlobalState:
-        """Update m^ toward the mean direction of the round."""
+        """Move the quasi-global momentum m^ toward the mean direction of the round."""
         moved = over_path(before - after, self.sgd.rate(view) * state.steps)
         if moved is None:
             return state
@@ -64,7 +67,7 @@ class QuasiGlobal(StepSolver):
 
 
 class MomentumState(NamedTuple):
-    """The momentum v, shape (d,)."""
+    """The momentum v that a node keeps from round to round, shape (d,)."""
 
     velocity: Tensor
 

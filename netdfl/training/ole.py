@@ -20,25 +20,28 @@ from netdfl.training.base import Update
 
 
 class OleState(NamedTuple):
-    """The vector z_prev at the end of the last local round, shape (d,)."""
+    """The node's vector z_prev at the end of its last local round, shape (d,)."""
 
     previous: Tensor
 
 
 @dataclass(frozen=True)
 class Ole:
-    """The starting point of OledFL's local rounds."""
+    """The rule by which OledFL starts local rounds: beyond the mixed vector, by its look-ahead factor beta."""
 
     beta: float
 
     def init(self, x: Tensor, view: View) -> OleState:
-        """Return a state in which `x` itself counts as the end of the last round."""
+        """Return a state in which the initial vector `x` counts as the end of the last local round."""
         return OleState(x)
 
     def begin(self, state: OleState, x: Tensor, view: View) -> tuple[OleState, Tensor]:
-        """Return the start x + beta (x - z_prev), where z_prev is the end of the last local round."""
+        """Return the start x + beta (x - z_prev), where beta is OledFL's look-ahead factor.
+
+        z_prev is the vector at the end of the last local round.
+        """
         return state, torch.lerp(state.previous, x, 1.0 + self.beta)
 
     def trained(self, state: OleState, update: Update, view: View) -> OleState:
-        """Store the end of this local round."""
+        """Store the vector at the end of this local round, for the start of the next one."""
         return OleState(update.x)

@@ -56,25 +56,28 @@ class GradientShift(Rows):
     shift: Tensor
 
     def __call__(self, gradient: Gradient) -> Gradient:
-        """Return the shifted gradient."""
+        """Return a function that takes the gradient at the shifted point."""
         return lambda at: gradient(at + self.shift)
 
 
 @dataclass(frozen=True)
 class Lesam(StepSolver):
-    """A wrapper of any local solver that takes gradients `rho` away, toward the server model that came before."""
+    """FedLESAM's wrapper of any local solver: gradients are taken at a perturbed point, at the distance `rho`.
+
+    The direction is from the server's model to the one that the client received before.
+    """
 
     inner: LocalSolver
     rho: float
 
     def init(self, x: Tensor, view: View) -> LesamState:
-        """Return a state without an earlier round."""
+        """Return a state without an earlier model of the server."""
         return LesamState(self.inner.init(x, view), None)
 
     def solve(
         self, state: LesamState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[LesamState, Update]]:
-        """Run the wrapped solver's steps with shifted gradients."""
+        """Run the wrapped solver's steps with gradients taken at the perturbed point."""
         if state.previous is not None:
             shift = along(torch.zeros_like(y), state.previous - y, self.rho)
             data = WrappedData(data, GradientShift(shift))
@@ -104,13 +107,16 @@ class SmooState(NamedTuple, Generic[S]):
 
     @property
     def spoken(self) -> Tensor:
-        """The vector that stands for the client's dual in its report: mu_i, or mu_i - s_K."""
+        """The vector that the client sends for its dual variable mu_i: mu_i itself, or mu_i - s_K."""
         return self.dual if self.last is None else self.dual - self.last
 
 
 @dataclass(frozen=True, eq=False)
 class Ascent(Rows):
-    """FedSMOO's gradient wrapper: gradients are taken at y + s_k; `dual` (mu_i) and `last` (s_k) change in place."""
+    """FedSMOO's gradient wrapper, which takes the gradient of step k at y + s_k, where s_k is the perturbation.
+
+    The dual variable mu_i (`dual`) and s_k (`last`) change in place.
+    """
 
     moved: ClassVar[tuple[str, ...]] = ("dual", "last")
     shared: Tensor
@@ -119,7 +125,7 @@ class Ascent(Rows):
     rho: float
 
     def __call__(self, gradient: Gradient) -> Gradient:
-        """Return the gradient function at the perturbed point."""
+        """Return a function that takes the gradient at the perturbed point."""
 
         def perturbed(at: Tensor) -> Tensor:
             direction = gradient(at) - self.dual - self.shared
@@ -135,8 +141,8 @@ class Ascent(Rows):
 class Smoo(StepSolver):
     """A wrapper of any local solver that adds FedSMOO's perturbation of radius `rho` to its gradients.
 
-    With `less_last` the client sends mu_i - s_K instead of mu_i. With `by_change` it sends the change of this vector in
-    the round.
+    The client sends its dual variable mu_i or, with `less_last`, mu_i minus the last step's perturbation s_K. With
+    `by_change` it sends the change of this vector in the round.
     """
 
     inner: LocalSolver
@@ -145,14 +151,14 @@ class Smoo(StepSolver):
     less_last: bool = False
 
     def init(self, x: Tensor, view: View) -> SmooState:
-        """Return the state with mu_i = 0."""
+        """Return the state in which the client's dual variable mu_i is 0."""
         zero = x.new_zeros(x.shape)
         return SmooState(self.inner.init(x, view), zero, zero if self.less_last else None)
 
     def solve(
         self, state: SmooState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[SmooState, Update]]:
-        """Run the wrapped solver's steps on perturbed gradients, and send the dual along with the model."""
+        """Run the wrapped solver's steps on perturbed gradients, and send the dual variable along with the model."""
         dual, last = state.dual.clone(), y.new_zeros(y.shape)
         perturbed = WrappedData(data, Ascent(received.extras[PERTURBATION], dual, last, self.rho))
         inner, update = yield from requested(self.inner, state.inner, y, received, weight, perturbed, view)
@@ -161,7 +167,10 @@ class Smoo(StepSolver):
         return after, update._replace(extras={**update.extras, DUAL: told})
 
     def after_mix(self, state: SmooState, before: Tensor, after: Tensor, received: Received, view: View) -> SmooState:
-        """Update the wrapped solver's state, and subtract from mu_i the part that compression left out."""
+        """Update the wrapped solver's state.
+
+        Subtract from the dual variable mu_i the part of its change that compression left out of the message.
+        """
         unsaid = received.unsaid.get(DUAL)
         dual = state.dual if unsaid is None else state.dual - unsaid
         return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view), dual=dual)

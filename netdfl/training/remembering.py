@@ -26,21 +26,24 @@ import torch
 from torch import nn
 
 MOST = 1000
-"""The most trials that are kept; beyond it the oldest half is deleted."""
+"""The most results of model trials that are cached; beyond it the oldest half is deleted."""
 LONGEST_S = 60
-"""The time limit of a trial in a process of its own, in seconds."""
+"""The time limit in seconds of a model trial in a process of its own."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 OF_THIS_PROCESS: dict[str, list[str]] = {}
-"""The results of the trials that this process has run or read from disk, by their keys."""
+"""The results of the model trials that this process has run or read from disk, by their keys."""
 
 
 def folder() -> Path:
-    """Return the folder of the cache."""
+    """Return the folder in which results of model trials are cached."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "netdfl" / "trials"
 
 
 def known(key: str) -> list[str] | None:
-    """Return the cached result of the trial `key`, the ways of computing that differed; None if there is none."""
+    """Return the cached result of the model trial `key`; None if there is none.
+
+    The result is a list of the ways of computing a model that differed from plain PyTorch.
+    """
     if key not in OF_THIS_PROCESS:
         with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
             found = json.loads((folder() / key).read_text(encoding="utf-8"))["differs"]
@@ -50,7 +53,10 @@ def known(key: str) -> list[str] | None:
 
 
 def remember(key: str, differs: list[str]) -> None:
-    """Cache the ways of computing that differ in the trial `key`: in this process, and on disk if possible."""
+    """Cache the result of the model trial `key` in this process and, if possible, on disk.
+
+    `differs` are the ways of computing the model that differ from plain PyTorch.
+    """
     OF_THIS_PROCESS[key] = differs
     with suppress(OSError, RuntimeError):
         place = folder()
@@ -70,16 +76,16 @@ def _forget_old(place: Path) -> None:
 
 
 def must_be_apart() -> bool:
-    """Return whether a trial needs a separate process, because after it this one, with a torch for GPUs, must not fork.
+    """Return whether a model trial must run in a separate process, so that this one can still fork nodes.
 
-    Nodes are forked from this process. Asking torch whether there is a GPU would forbid forking, too. A process with
-    gRPC never forks, so there the answer is no.
+    With a torch for GPUs, a process must not fork after a trial. Asking torch whether there is a GPU would forbid
+    forking, too. A process with gRPC never forks, so there the answer is no.
     """
     return (torch.version.cuda or torch.version.hip) is not None and "grpc" not in sys.modules
 
 
 def apart(function: Callable[[], list[str]]) -> list[str] | None:
-    """Return the result of `function` run in a separate process; None if it dies or takes a minute."""
+    """Return the result of `function` run in a separate process; None if that process dies or takes a minute."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -125,7 +131,7 @@ def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
 
 @cache
 def _versions() -> str:
-    """Return the versions of the software that takes part in a trial, and for netdfl a hash of its files."""
+    """Return the versions of the software on which a model trial depends, and for netdfl a hash of its files."""
     files = (
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (_PACKAGE / "training").rglob("*.py")
     )

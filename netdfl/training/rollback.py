@@ -1,4 +1,4 @@
-"""The weight of a client's report: its number of examples (FedAvg's n_k), and zero where the report was lost.
+"""The weight of a client's report (its sent model): its number of examples, FedAvg's n_k, and zero if it is lost.
 
 A lost report is undone at its client, which then counts as inactive in that round. A client's h_i or c_i and the
 server's h or c are two halves of one sum. A client moves its half when it has trained, the server when it uses the
@@ -34,7 +34,7 @@ class SampleCounter(StepSolver, Generic[S]):
     def solve(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[S, Update]]:
-        """Run the wrapped solver's steps."""
+        """Run the wrapped solver's steps, and add the number of examples to the vectors that are sent."""
         state, update = yield from requested(self.inner, state, y, received, weight, data, view)
         count = y.new_tensor([float(data.num_samples)])
         return state, update._replace(extras={**update.extras, SAMPLES: count})
@@ -45,7 +45,11 @@ class SampleCounter(StepSolver, Generic[S]):
 
 
 class RollbackState(NamedTuple, Generic[S]):
-    """The wrapped solver's state, its state before the last report, and the round of that report (-1: none)."""
+    """The state of a solver that can undo a lost report.
+
+    It has the wrapped solver's state, its state before the last report (the model sent to the server), and the round of
+    that report (-1: none).
+    """
 
     inner: S
     before: S
@@ -54,19 +58,19 @@ class RollbackState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True)
 class Rollback(StepSolver):
-    """A wrapper of any local solver that undoes the effect of the client's reports that were lost."""
+    """A wrapper of any local solver that undoes local rounds whose result was lost on the way to the server."""
 
     inner: LocalSolver
 
     def init(self, x: Tensor, view: View) -> RollbackState:
-        """Return a state with nothing to undo."""
+        """Return a state without a local round to undo."""
         inner = self.inner.init(x, view)
         return RollbackState(inner, inner, -1)
 
     def solve(
         self, state: RollbackState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[RollbackState, Update]]:
-        """Run the wrapped solver's steps, starting from its state after the last report that the server used."""
+        """Run the wrapped solver's steps, starting from its state after the last result that the server has used."""
         lost = received.last_read is not None and received.last_read < state.round
         before = state.before if lost else state.inner
         inner, update = yield from requested(self.inner, before, y, received, weight, data, view)

@@ -56,14 +56,14 @@ class DivisibleCall(Protocol):
         """Compute the call directly."""
 
     def solve(self) -> StepRequests[object]:
-        """Compute the call, yielding requests for its steps, which others compute."""
+        """Compute the call, yielding requests for its local steps, which the service computes."""
 
 
 class PendingRound(NamedTuple):
     """A local round that waits for its steps to be computed.
 
     Attributes:
-        place: its index among the calls.
+        place: its index among the calls that are computed.
         requests: its generator.
         steps: the steps that it requested.
     """
@@ -74,7 +74,7 @@ class PendingRound(NamedTuple):
 
 
 class Service:
-    """A service that computes several calls together, and never waits for more to come."""
+    """A training service that computes several nodes' local rounds (calls) together, and never waits for more."""
 
     def __init__(self, batching: Batching = "exact", threads: int | None = None) -> None:
         """Use up to `threads` threads, by default as many as there are cores."""
@@ -107,7 +107,7 @@ class Service:
         return [outcomes[place] for place in range(len(calls))]
 
     def summary(self) -> Mapping[str, Scalar]:
-        """Return the chosen ways of computing, for the record."""
+        """Return the ways of computing local rounds that were chosen, for the run's record."""
         return {"batching": self.batching, "threads": self.threads, "ways": sorted(self.ways)}
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Service:
         return "threads" if on_cpu and large and self.threads > 1 and not _draws(task) else "alone"
 
     def _rows(self, task: Classification) -> StackedModel | None:
-        """Return the stacked model of a task; None if stacking is impossible or slower."""
+        """Return the model that computes many nodes of a task at once; None if that is impossible or slower."""
         model = task.model
         if not task.in_rows or not isinstance(task.samples, Samples):
             return None
@@ -148,9 +148,10 @@ class Service:
         groups: dict[Hashable, list[PendingRound]],
         singles: list[Work],
     ) -> dict[int, CallOutcome]:
-        """Start a call's generator, and add its first request to a group of similar steps, or the call to `singles`.
+        """Start the generator of the call with index `place`, and add its first request to a group of similar steps.
 
-        Return the call's outcome where it ends at once, else nothing.
+        Without similar steps the call is added to `singles`. Return the call's outcome where it ends at once, else
+        nothing.
         """
         try:
             steps = requests.send(None)  # type: ignore[arg-type]
@@ -166,7 +167,10 @@ class Service:
         return {}
 
     def _in_rows(self, group: list[PendingRound]) -> Iterator[Work]:
-        """Yield the parts of a group to compute: one per thread on a CPU, or more if a part would not fit in memory."""
+        """Split a group of similar local rounds into parts to compute; yield a function for each.
+
+        There is one part per thread on a CPU, or more parts if one would not fit in memory.
+        """
         found = split(group[0].steps.data)
         model = self._stacked[id(found[0].task.model)] if found is not None else None
         assert model is not None, "a group is of rounds that can be stacked"
@@ -205,7 +209,7 @@ def _single(place: int, call: Callable[[], object]) -> dict[int, CallOutcome]:
 
 
 def _together(group: Sequence[PendingRound], model: StackedModel) -> dict[int, CallOutcome]:
-    """Return the results of similar local rounds, computed together as rows of matrices."""
+    """Return the results of similar local rounds, computed together with a row of each matrix for each node."""
     try:
         found = run_stacked([each.steps for each in group], model)
     except Exception as error:

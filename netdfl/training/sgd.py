@@ -47,7 +47,7 @@ TINY = 1e-12
 
 
 class NoState(NamedTuple):
-    """The empty state of a part that stores nothing between rounds."""
+    """The empty state of a part of an algorithm that stores nothing between rounds."""
 
 
 def sam(gradient: Gradient, at: Tensor, rho: float) -> Tensor:
@@ -88,10 +88,10 @@ def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
 
 
 def over_path(move: Tensor, path: float) -> Tensor | None:
-    """Return `move` / `path`, the mean direction of the steps; None if the quotient is not finite.
+    """Return the mean direction of a round's local steps, `move` / `path`; None if the quotient is not finite.
 
-    `path` is the sum of the learning rates. It may be 0, as in some schedules, or too small for the type of `move`;
-    then the round counts as one without steps.
+    `move` is the change of the vector in the round. `path` is the sum of the learning rates. It may be 0, as in some
+    schedules, or too small for the type of `move`; then the round counts as one without steps.
     """
     found = move / path if path else None
     return found if found is not None and finite(found) else None
@@ -132,7 +132,7 @@ class LocalSgd(StepSolver, Memoryless):
     schedule: Schedule = CONSTANT
 
     def rate(self, view: View) -> float:
-        """Return the learning rate of the view's round."""
+        """Return the learning rate in the round of `view`."""
         return self.lr * self.lr_decay**view.round * self.schedule.factor(view.round)
 
     def slope(self, gradient: Gradient, z: Tensor) -> Tensor:

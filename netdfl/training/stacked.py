@@ -22,7 +22,7 @@ from netdfl.training.wrapped import Rows, WrappedData
 
 
 def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
-    """Return (minibatches, gradient wrapper or None) of a round's `data` if they can be stacked; else None."""
+    """Return a round's (minibatches, gradient wrapper or None); None if its steps can't be rows of a matrix."""
     if type(data) is RoundPass:
         return data, None
     if type(data) is WrappedData and isinstance(data.wrap, Rows) and type(data.data) is RoundPass:
@@ -31,15 +31,19 @@ def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
 
 
 def works_on_rows(steps: LocalSteps) -> bool:
-    """Return whether all code of the steps works on rows: netdfl's own, or classes with `rows = True`.
+    """Return whether all code of the steps also works on a matrix, each row of which is one node's model.
 
-    A subclass does not inherit the attribute, because its own method may take one norm of all rows.
+    Netdfl's own code does, and classes with `rows = True`. A subclass does not inherit this attribute, because its own
+    method may take one norm of all rows.
     """
     return type(steps) is LocalSteps and vars(type(steps.sgd)).get("rows") is True
 
 
 def likeness(steps: LocalSteps) -> Hashable | None:
-    """Return a key that is equal for local steps that can be stacked together; None for steps that can't be stacked."""
+    """Return a key that is equal for local steps that can be computed together, each node being a row of a matrix.
+
+    None for steps that can't be computed with others.
+    """
     found = split(steps.data)
     if found is None or not works_on_rows(steps):
         return None
@@ -52,7 +56,10 @@ def likeness(steps: LocalSteps) -> Hashable | None:
 
 
 def run_stacked(asked: Sequence[LocalSteps], model: StackedModel) -> list[StepResult | NotFiniteError]:
-    """Compute the steps of nodes with equal `likeness` together; return each one's result (up to rounding) or error."""
+    """Compute the local steps `asked`, one request for each node, together; return each one's result or error.
+
+    All must have an equal `likeness`. Results are the same as if computed one by one, up to rounding.
+    """
     sgd = asked[0].sgd
     numbers = [_split(each)[0].num_steps(epochs=sgd.epochs, steps=sgd.steps) for each in asked]
     order = sorted(range(len(asked)), key=lambda place: -numbers[place])
@@ -94,7 +101,7 @@ class _StackedSteps:
         return self.y.new_tensor(numbers).unsqueeze(1)
 
     def step(self, step: int) -> None:
-        """Compute step number `step` for all nodes that still have it."""
+        """Compute step number `step` for all nodes whose local rounds have so many steps."""
         rows = self.batches.active[step]
         y = self.y[:rows]
         gradient = self._gradient(step, rows)

@@ -17,7 +17,7 @@ class StackedModel:
     """The gradients of `model` for n nodes in one computation: by formula for a perceptron, else by `vmap`."""
 
     def __init__(self, model: FlatModel) -> None:
-        """Prepare the stacked computation of `model`."""
+        """Prepare the computation of `model` for many nodes at once."""
         self.model = model
         self._bytes_per_row = 0
         self._device = model.parameters[0].device
@@ -39,9 +39,10 @@ class StackedModel:
         return torch.as_tensor(losses)
 
     def agrees(self, at: Tensor, x: Tensor, y: Tensor) -> bool:
-        """Return whether stacked gradients equal gradients of single nodes, also for padded minibatches.
+        """Return whether gradients computed for several nodes at once equal the gradients of single nodes.
 
-        False for a model that draws at random, or that mixes the examples of a minibatch.
+        Padded minibatches are compared, too. False for a model that draws at random, or that mixes the examples of a
+        minibatch.
         """
         self._device = at.device
         if at.is_cuda:

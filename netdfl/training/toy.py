@@ -40,7 +40,7 @@ class Centers:
         return 0.5 * (self.curvature * (at - x).square()).sum(1).mean()
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
-        """Return a context without effect, because the loss draws no random numbers."""
+        """Return a context without effect, because this loss draws no random numbers; `key` is ignored."""
         return nullcontext()
 
 
@@ -86,7 +86,7 @@ class _QuadraticRound:
         self.rng = task.streams.rng("noise", task.node, round) if task.noise else None
 
     def rests(self, at: Tensor) -> bool:
-        """Return whether steps from `at` do not move because there is no gradient; if so, set the loss to 0."""
+        """Return whether steps leave the vector `at` unchanged, as there is no gradient; if so, set the loss to 0."""
         if self.task.pulls or not finite(at):
             return False
         self.task.last_loss = 0.0

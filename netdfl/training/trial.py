@@ -32,14 +32,17 @@ from netdfl.training.stepping import CONSTANT
 
 Way: TypeAlias = Literal["autograd", "formula", "rows"]
 EXAMPLES = 8
-"""The most examples of a trial: two minibatches."""
+"""The most examples in a trial of a model: two minibatches."""
 LARGE = 5_000_000
 """The number of parameters above which a trial takes half as many examples.
 
 A gradient of such a model takes a tenth of a second.
 """
 NEAR = 1e-3
-"""The tolerance between ways, as a share of plain PyTorch's move; rounding is far below it."""
+"""The tolerance between two ways of computing, as a share of the distance that plain PyTorch moves the model.
+
+Rounding is far below it.
+"""
 _VIEW = View(0, 0, 1, (), (), 1.0, {}, {})
 
 
@@ -96,7 +99,7 @@ _NOTES = {
 
 
 def differing(trial: ModelTrial) -> list[str]:
-    """Return the names of the trial's ways of computing whose result differs from plain PyTorch's."""
+    """Return the names of the ways of computing the trial's model whose result differs from plain PyTorch's."""
     wrong: list[str]
     try:
         start, plain = trial.model.flat(), _ended(trial, _PlainModel)
@@ -148,7 +151,7 @@ class _PlainModel(FlatModel):
         return at if self._wrote else None
 
     def _keep_written(self, at: Tensor, begun: list[Tensor]) -> bool:
-        """Copy to `at` what the forward pass wrote to parameters, as `Embedding(max_norm=...)` does.
+        """Copy to `at` the values that the forward pass wrote to parameters, as `Embedding(max_norm=...)` does.
 
         Returns whether the forward pass wrote anything. `begun` are the parameters before the pass.
         """
@@ -179,7 +182,7 @@ def _ended(trial: ModelTrial, kind: type[FlatModel]) -> Tensor:
 
 
 def _in_rows(trial: ModelTrial) -> Tensor | None:
-    """Return the vector after two local steps, computed together with another node; None without stacking."""
+    """Return the vector after two local steps, computed with a second node in one matrix; None if impossible."""
     from netdfl.training.stacked import likeness, run_stacked
     from netdfl.training.stacked_model import StackedModel
 

@@ -18,14 +18,14 @@ W = TypeVar("W", bound="Rows")
 
 @dataclass(frozen=True, eq=False)
 class Rows(ABC):
-    """A gradient wrapper whose code also works on rows, so that many nodes can be computed at once."""
+    """A gradient wrapper that also works on a matrix whose rows are nodes' vectors, to compute them at once."""
 
     moved: ClassVar[tuple[str, ...]] = ()
     """The names of the vectors that the wrapper changes in place."""
 
     @property
     def numbers(self) -> tuple[object, ...]:
-        """The wrapper's fields that are not tensors; they must be equal in wrappers that are stacked together."""
+        """The wrapper's fields that are not tensors; they must be equal for all nodes that are computed together."""
         return tuple(value for _, value in self._fields() if not isinstance(value, Tensor))
 
     @abstractmethod
@@ -33,15 +33,15 @@ class Rows(ABC):
         """Return the gradient function with the wrapper's change."""
 
     def stacked(self: W, wraps: Sequence[W]) -> W:
-        """Return one wrapper for many nodes: each vector becomes a matrix with a row for each of `wraps`."""
+        """Return one wrapper for many nodes: each vector becomes a matrix with a row for each node of `wraps`."""
         return replace(self, **{name: torch.stack([getattr(each, name) for each in wraps]) for name in self._vectors()})
 
     def first(self: W, num: int) -> W:
-        """Return a wrapper with the first rows of this stacked one, as views."""
+        """Return this wrapper for many nodes reduced to the first `num`: views of the first rows of its matrices."""
         return replace(self, **{name: getattr(self, name)[:num] for name in self._vectors()})
 
     def settle(self: W, wraps: Sequence[W]) -> None:
-        """Copy changed vectors of a stacked wrapper back to the single `wraps`."""
+        """Copy vectors that this wrapper for many nodes has changed back to the nodes' own wrappers, `wraps`."""
         for name in self.moved:
             for row, each in zip(getattr(self, name), wraps, strict=True):
                 getattr(each, name).copy_(row)
@@ -64,12 +64,12 @@ class WrappedData:
 
     @property
     def writes(self) -> bool:
-        """Whether gradients of the data may write to their input vector."""
+        """Whether computing a gradient of the wrapped data may overwrite the vector that is given to it."""
         return bool(getattr(self.data, "writes", False))
 
     @property
     def written(self) -> Tensor | None:
-        """The vector with values that the model itself wrote; None if it wrote none."""
+        """The vector with values that the model's forward pass wrote; None if it wrote none."""
         return getattr(self.data, "written", None)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:

@@ -96,7 +96,7 @@ class ClientFiles:
         return None if self.test_file is None else self._read(Path(self.test_file), self.test_file)
 
     def form(self) -> SharedData:
-        """Return the data's form: made-up examples on which a model can be tried, and the shared test examples."""
+        """Return made-up examples with the files' inputs and classes, to try a model on, and the test examples."""
         rng = np.random.default_rng(0)
         x = torch.from_numpy(rng.standard_normal((STAND_INS, len(self.inputs)), dtype=np.float32))
         y = torch.arange(STAND_INS) % self.num_classes if self.num_classes else x.sum(1)
@@ -123,7 +123,11 @@ class ClientFiles:
     def _check_classes(
         self, values: NDArray[np.generic], words: Sequence[str], empty: NDArray[np.bool_], what: str
     ) -> None:
-        """Raise DatasetError for a target that is not one of the classes."""
+        """Raise DatasetError for a target that is not one of the classes.
+
+        `values` are the cells of the target column, and `empty` marks its empty ones; `words` are the class names, if
+        classes have names. `what` names the file in the message.
+        """
         if self.classes is None:
             return
         own, said = values[~empty], f"{what}: the column {self.target!r} holds"

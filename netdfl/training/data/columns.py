@@ -56,7 +56,7 @@ class Column:
     unsure: str = ""
 
     def only(self, rows: NDArray[np.int64] | None) -> NDArray[Any]:
-        """Return the values in some rows, or in all; masked at empty cells."""
+        """Return the values in the given rows, or in all if `rows` is None; masked at empty cells."""
         values, empty = (self.values, self.empty) if rows is None else (self.values[rows], self.empty[rows])
         return np.ma.masked_array(values, empty) if empty.any() else values
 
@@ -83,7 +83,7 @@ def columns_of(data: Any) -> dict[str, Column]:
 
 
 def of_array(found: Any) -> Column:
-    """Return the column of an array, which may be masked."""
+    """Convert an array, which may be masked, to a `Column`."""
     return _column(np.ma.getdata(found), np.ma.getmaskarray(found))
 
 
@@ -205,7 +205,7 @@ def _read_text(column: Column, by_comma: bool) -> Column:
 
 
 def _odd(column: Column, words: Sequence[str]) -> str:
-    """Describe the first cell that is not a number, with its row."""
+    """Describe the first cell that is not a number, with its row; `words` are the column's distinct texts."""
     word = next(word for word in words if not _POINT.fullmatch(word))
     row = next(row for row, cell in enumerate(column.values) if not column.empty[row] and str(cell) == word)
     return f"text, {word!r:.40} in row {row}"

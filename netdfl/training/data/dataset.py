@@ -1,4 +1,4 @@
-"""The form of a dataset: plain arrays, the numbers that standardize them, and the folder of their files."""
+"""The class of labeled datasets: plain arrays, the numbers that standardize them, and the folder of their files."""
 
 from __future__ import annotations
 

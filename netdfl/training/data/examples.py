@@ -24,7 +24,7 @@ _WHOLE = frozenset(
 
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
-    """Yield the tensors of a tree, in order."""
+    """Yield the tensors in nested tuples and mappings (a tree), in order."""
     if isinstance(tree, Tensor):
         yield tree
         return
@@ -42,7 +42,7 @@ def mapped(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
 
 
 def joined(trees: list[Tree], how: Callable[[list[Tensor]], Tensor] = torch.cat) -> Tree:
-    """Join trees of the same form into one by `how`, tensor by tensor."""
+    """Join trees of tensors with the same structure into one, by applying `how` to the tensors at each position."""
     first = trees[0]
     if isinstance(first, Tensor):
         return how(trees)
@@ -88,7 +88,7 @@ def shape_of(tree: Tree) -> tuple[int, ...]:
 
 
 def form(tree: Tree) -> str:
-    """Describe a tree as text: `float32 (32, 1, 8, 8)`."""
+    """Describe the types and shapes of a tree's tensors as text, such as `float32 (32, 1, 8, 8)`."""
     if isinstance(tree, Tensor):
         return f"{str(tree.dtype).removeprefix('torch.')} {tuple(tree.shape)}"
     if isinstance(tree, Mapping):

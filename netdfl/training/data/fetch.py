@@ -63,7 +63,7 @@ def get(
     hold, so a broken download leaves nothing behind.
 
     Raises:
-        DatasetError: No such dataset, no way to get it (with every reason), or no room for it.
+        DatasetError: No such dataset, no way to get it (with every reason), or no disk space for it.
     """
     root = root or data_root()
     if name == "digits":

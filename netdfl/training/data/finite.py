@@ -25,9 +25,9 @@ class NonFiniteExample:
 
 
 def refuse_spoiled(spoiled: Iterable[NonFiniteExample], loss_of: Callable[[Samples], float]) -> None:
-    """Raise DatasetError that names non-finite examples, unless their loss is finite.
+    """Raise DatasetError that names the examples with NaN or infinity, unless the model's loss on them is finite.
 
-    Some models are made for NaN, so a finite loss passes.
+    `loss_of` returns this loss; some models are made for NaN.
     """
     found = [f"{bad.name} has {bad.holds}" for bad in spoiled if not _is_fine(bad.example, loss_of)]
     if found:
@@ -44,7 +44,7 @@ def _is_fine(example: Samples, loss_of: Callable[[Samples], float]) -> bool:
 def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = None) -> Iterator[NonFiniteExample]:
     """Yield the first examples in memory with NaN and with infinity, in inputs and in targets.
 
-    `what` names the data. If some of them are left out, `rows` has the examples' indices in the whole.
+    `what` names the data set. If some examples are left out, `rows` has the indices of the others in the whole set.
     """
     if not isinstance(examples, Samples):
         return

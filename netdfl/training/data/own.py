@@ -135,7 +135,10 @@ def adapted(found: Any) -> Dataset | Datasets:
 
 
 def shared(given: Datasets) -> SharedData:
-    """Convert `given` to the common form. Raises DatasetError that names the given and the permitted forms."""
+    """Convert a user's `Datasets` to `SharedData`, the form that all kinds of datasets have in common.
+
+    Raises DatasetError for data in no permitted form; its message names the permitted ones.
+    """
     if (given.train is None) == (given.clients is None):
         raise DatasetError("Datasets needs either train, to be shared out, or clients, each client's own")
     found = _read_all(given)
@@ -169,9 +172,9 @@ def shared(given: Datasets) -> SharedData:
 
 
 def _read_all(given: Datasets) -> dict[str, list[ReadExamples]]:
-    """Read all given data as examples: `train` or `clients`, and test sets.
+    """Read all data of `given` as examples: `train` or `clients`, and test sets.
 
-    Raises DatasetError that names the wrong part.
+    Raises DatasetError that names the data that can't be read, such as `clients[2]`.
     """
     lists = {"train": [given.train], "clients": given.clients, "test": [given.test], "client_tests": given.client_tests}
     named = {
@@ -194,8 +197,9 @@ def _called(key: str, place: int) -> str:
 def _training(found: Mapping[str, list[ReadExamples]]) -> tuple[Examples, Any, dict[str, Column], Any]:
     """Return the training examples, and how they can be shared out over clients.
 
-    The other values are each client's indices (None if the data are not given by client), the columns, and the
-    examples' row numbers in the columns (None: all rows).
+    `found` has the examples that were read from `train` or `clients`. The other returned values are each client's
+    indices (None if the data are not given by client), the columns, and the examples' row numbers in the columns (None:
+    all rows).
     """
     if found["clients"]:
         train, parts = _together([each.examples for each in found["clients"]])
@@ -260,7 +264,11 @@ def _read(reader: Callable[[Any], T], data: Any, what: str) -> T:
 
 
 def _examples(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
-    """Read one of a user's data sets as numeric examples. Raises DatasetError."""
+    """Read one of a user's data sets as numeric examples. Raises DatasetError.
+
+    `columns` are the columns of a table, `asked` is the user's choice among them, and `what` names the data in
+    messages.
+    """
     read = replace(_by_form(data, columns, asked, what), name=what)
     if not len(read.examples):
         raise DatasetError(f"{what} has no examples: give at least one")
@@ -291,7 +299,7 @@ def _by_form(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, wha
 
 
 def _together(each: Sequence[Examples]) -> tuple[Examples, list[NDArray[np.int64]]]:
-    """Concatenate examples; return them with the indices of each part."""
+    """Concatenate sets of examples; return them with the indices of each set's examples in the result."""
     starts = np.cumsum([0, *map(len, each)])
     parts = [np.arange(first, last) for first, last in pairwise(starts)]
     if all(isinstance(some, Samples) for some in each):

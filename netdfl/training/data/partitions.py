@@ -254,7 +254,8 @@ def _corner_fill(rows: NDArray[np.float64], columns: NDArray[np.float64]) -> NDA
 def _rounded(rng: np.random.Generator, shares: NDArray[np.float64], rows: Indices, columns: Indices) -> Indices:
     """Round each of `shares` down or up so that the row and column sums are `rows` and `columns`.
 
-    The rows are served in turn, first the columns with the most left over, which always succeeds (Gale and Ryser).
+    The columns are filled up in turn, each by 1 in the rows whose sums lack the most, which always succeeds (Gale and
+    Ryser).
     """
     table = np.floor(shares).astype(np.int64)
     left = rows - table.sum(axis=1)

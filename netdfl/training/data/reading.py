@@ -38,7 +38,7 @@ _TRIED, _NUMBER = 4, 8
 def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
     """Return examples from arrays, the last of which has the targets; memory-mapped ones are read on demand.
 
-    Raises DatasetError for unequal lengths.
+    Raises DatasetError for unequal lengths; its message calls the data `what`.
     """
     columns = tuple(np.asarray(column) if is_numbers(column) else column for column in columns)
     lengths = [len(next(_flat(column))) for column in columns]
@@ -66,7 +66,10 @@ class _Rows:
 
 
 def one_by_one(data: Any, what: str) -> Examples:
-    """Return the examples of an indexed dataset of pairs (input, target). Raises DatasetError for an empty one."""
+    """Return the examples of an indexed dataset of pairs (input, target).
+
+    Raises DatasetError for an empty one, which the message calls `what`.
+    """
 
     def read(place: int) -> tuple[Tree, Tree]:
         try:
@@ -143,7 +146,8 @@ def kind_of(value: Any) -> str:
 def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
     """Return examples from the rows of a `datasets.Dataset`; `columns` are its scalar columns.
 
-    Raises DatasetError for empty cells, and for a column that isn't there or holds no numbers.
+    `asked` is the user's choice of columns, and `what` names the data in messages. Raises DatasetError for empty cells,
+    and for a column that isn't there or holds no numbers.
     """
     names = list(data.column_names)
     target = target_of(asked, names, what)

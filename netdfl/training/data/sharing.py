@@ -16,7 +16,7 @@ from netdfl.training.data.tables import refuse_empty
 
 
 def share_out(data: SharedData, partition: Any, num: int, streams: Streams) -> tuple[Partition, list[str]]:
-    """Return the indices of `data.train` for each of `num` clients, and notices for the user.
+    """Return each of `num` clients' indices of `data.train` by the scenario's `partition`, and notices for the user.
 
     Raises ValueError, or DatasetError where the column to share out by has empty cells.
     """

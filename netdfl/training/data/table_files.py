@@ -21,7 +21,10 @@ _MARKS, _HEAD = ",;\t|", 1 << 16
 
 
 def read_table(file: str, target: str) -> Columns:
-    """Read a CSV or Parquet file. Raises DatasetError."""
+    """Read a CSV or Parquet file. Raises DatasetError.
+
+    If the column name `target` is in the first line of a CSV file, this line is taken as the header.
+    """
     import duckdb
 
     from netdfl.training.data.columns import Columns
@@ -36,7 +39,10 @@ def read_table(file: str, target: str) -> Columns:
 
 
 def _read_csv(file: str, target: str) -> Any:
-    """Read a CSV file by DuckDB, with the delimiter of its first line, so `1,5;2,5` is two numbers with commas."""
+    """Read a CSV file by DuckDB, with the delimiter of its first line, so `1,5;2,5` is two numbers with commas.
+
+    If the column name `target` is in this line, it is taken as the header; else DuckDB decides.
+    """
     import duckdb
 
     with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as stream:

@@ -59,7 +59,10 @@ class ReadExamples:
 
 
 def from_table(columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
-    """Return the examples of a table. Raises DatasetError for empty cells, and missing or non-numeric columns."""
+    """Return the examples of a table, with the target and inputs that the user chose (`asked`).
+
+    Raises DatasetError for empty cells, and missing or non-numeric columns; its message calls the table `what`.
+    """
     names = list(columns)
     target = target_of(asked, names, what)
     usual = [name for name in names if name != target and not columns[name].unlike]
@@ -99,7 +102,10 @@ def classes_in(tables: Iterable[Mapping[str, Column]], target: str | None) -> li
 
 
 def target_of(asked: ColumnRequest, names: Sequence[str], what: str) -> str:
-    """Return the name of the column to predict. Raises DatasetError if there is none."""
+    """Return the name of the column to predict: the user's choice in `asked`, one of the columns `names`.
+
+    Raises DatasetError if there is none; its message calls the table `what`.
+    """
     if asked.target in names:
         return str(asked.target)
     said = "names no column to predict" if asked.target is None else f"has no column {asked.target!r}"
@@ -107,7 +113,10 @@ def target_of(asked: ColumnRequest, names: Sequence[str], what: str) -> str:
 
 
 def inputs_of(asked: ColumnRequest, usual: list[str], names: Sequence[str], what: str) -> list[str]:
-    """Return the input columns: the requested ones, or else `usual`, all columns of numbers. Raises DatasetError."""
+    """Return the names of the input columns: the user's choice in `asked`, or else `usual`, all columns of numbers.
+
+    Raises DatasetError for a name that is not in `names`; its message calls the table `what`.
+    """
     inputs = usual if asked.inputs is None else list(asked.inputs)
     if missing := [name for name in inputs if name not in names]:
         raise DatasetError(f"{what} has no column {missing[0]!r}: set inputs to some of {', '.join(names)}")
@@ -117,7 +126,10 @@ def inputs_of(asked: ColumnRequest, usual: list[str], names: Sequence[str], what
 
 
 def refuse_empty(empty: NDArray[np.bool_], name: str, what: str, remedy: str) -> None:
-    """Raise DatasetError that names the first row with an empty cell, if any, in a needed column."""
+    """Raise DatasetError if a cell of a needed column, called `name`, is empty.
+
+    `empty` marks the empty cells. The message names the data (`what`), the first such row, and a `remedy`.
+    """
     if empty.any():
         first, many = int(empty.argmax()), int(empty.sum())
         more = f", and so are {many - 1} more of {len(empty)}" if many > 1 else ""
@@ -127,7 +139,10 @@ def refuse_empty(empty: NDArray[np.bool_], name: str, what: str, remedy: str) ->
 def _kept(
     columns: Mapping[str, Column], target: str, inputs: Sequence[str], missing: Missing, what: str
 ) -> NDArray[np.int64]:
-    """Return the indices of the rows to train on. Raises DatasetError for empty cells that are not permitted."""
+    """Return the indices of the rows to train on: all, or those without empty cells if `missing` is `drop`.
+
+    Raises DatasetError for empty cells that are not permitted; its message calls the table `what`.
+    """
     if missing == "drop":
         keep = ~np.logical_or.reduce([columns[name].empty for name in (target, *inputs)])
         if not keep.any():

@@ -100,11 +100,11 @@ class Buffers:
         return torch.cat(pieces) if pieces else torch.empty(0)
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """Split a vector of shape (b,) into parts, by the buffers' names."""
+        """Split a vector of shape (b,) into the single buffers, by their names."""
         return dict(zip(self.names, vector.split(self._sizes), strict=True))
 
     def joined(self, kept: Mapping[str, Tensor]) -> Tensor:
-        """Return the vector of shape (b,) for named parts, with initial values for missing ones."""
+        """Return the buffers in `kept` as a vector of shape (b,); if one is missing there, the initial vector."""
         if not set(self.names) <= set(kept):
             return self.start
         return torch.cat([kept[name] for name in self.names])

@@ -27,7 +27,7 @@ _NOWHERE = "<nowhere>"
 
 
 class SharedStateWatch:
-    """A detector of changes to state that all modules of a kind share."""
+    """A detector of changes to state that all modules of a class share: class attributes and globals."""
 
     def __init__(self, module: nn.Module) -> None:
         """Record the current shared state of the module's classes and globals."""
@@ -39,7 +39,7 @@ class SharedStateWatch:
         self._before = {place: _kept(value) for place, value in self._found()}
 
     def changed(self) -> str | None:
-        """Return the place of a change; None if nothing has changed."""
+        """Return the path of names to a changed class attribute or global; None if nothing has changed."""
         gone = set(self._before)
         for place, value in self._found():
             if not _as_it_was(value, self._before.get(place, NOTHING_THERE)):
@@ -73,7 +73,10 @@ def _in(home: Mapping[str, Any], names: frozenset[str] | None) -> Iterator[_Name
 
 
 def _parts(place: str, value: Any) -> Iterator[_Named]:
-    """Yield the parts of a container, a module, or an object of a user's class."""
+    """Yield (path of names, object) for each part of a container, a module, or an object of a user's class.
+
+    `place` is the path of the object `value` itself.
+    """
     if isinstance(value, nn.Module):
         yield from ((f"{place}.{name}", each) for name, each in (*value.named_parameters(), *value.named_buffers()))
     elif isinstance(value, dict):

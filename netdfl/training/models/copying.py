@@ -141,7 +141,8 @@ def check_memory(module: nn.Module, but: Collection[str] = ()) -> None:
 def _spans(module: nn.Module, but: Collection[str]) -> Iterator[tuple[int, int, str]]:
     """Yield (first byte, end, name) of each trained parameter and of each tensor in the same storage.
 
-    Tensors are other parameters, buffers and plain attributes of the module's parts.
+    Tensors are other parameters, buffers, and plain attributes of the module and its submodules, except those named
+    `but`.
     """
     tensors = dict[str, Tensor](module.named_parameters()) | dict(module.named_buffers())
     tensors |= {place: tensor for place, tensor in attributes(module).items() if place not in but}

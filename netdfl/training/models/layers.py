@@ -76,7 +76,7 @@ class ResidualBlock(nn.Module):
             self.around = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), normed(outputs, groups))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the block."""
+        """Return the sum of the convolutions' output and the shortcut, after ReLU."""
         return relu(self.body(x) + self.around(x))
 
 

@@ -32,7 +32,7 @@ _Parts = list[tuple[str, Any]]
 
 
 def places(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield (place, object) of each reachable object once; numbers and texts at each of their places.
+    """Yield (path of names, object) once for each object that `module` can reach; numbers and texts at every path.
 
     Buffers and parameters come first, by their names. Trained parameters are left out, but not their hooks.
     """
@@ -56,7 +56,7 @@ def places(module: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(place: str, value: Any) -> _Parts:
-    """Return the parts of an object, with their places."""
+    """Return (path of names, object) for each part of the object `value`, whose own path is `place`."""
     if isinstance(value, nn.Module):
         inside = value._modules, value._parameters, value._buffers, vars(value)
         return [
@@ -95,7 +95,10 @@ def is_filled(cell: types.CellType) -> bool:
 
 
 def told(value: Any) -> Any:
-    """Return a value to compare later, which differs if the object itself, apart from its parts, has changed."""
+    """Return a snapshot of an object, which `same` compares with a later one.
+
+    It differs if the object itself, apart from its parts, has changed.
+    """
     if type(value) in ATOMS or isinstance(value, Tensor | np.ndarray):
         return value
     if isinstance(value, torch.Generator):
@@ -118,7 +121,7 @@ def told(value: Any) -> Any:
 
 
 def same(value: Any, before: Any) -> bool:
-    """Return whether two values that `told` returned are exactly equal."""
+    """Return whether two snapshots of an object, made by `told`, are exactly equal."""
     if value is before:
         return True
     if isinstance(value, Tensor):
@@ -170,7 +173,7 @@ class ModuleWatch:
             self._others.append((value, then.copy() if isinstance(then, set | np.ndarray) else then))
 
     def untouched(self) -> bool:
-        """Return whether nothing has changed."""
+        """Return whether nothing in the module has changed since it was recorded."""
         return (
             all(len(now) == len(then) and all(map(operator.is_, now, then)) for now, then in self._held)
             and all(tensor._version == version for tensor, version in self._tensors)

@@ -59,12 +59,12 @@ class OriginalModule:
                 self.leak = f"its {place!r}"
 
     def to(self, device: str | torch.device) -> None:
-        """Move the module to a device."""
+        """Move the stored copy of the module to a device."""
         self._module.to(device)
         self._remember()
 
     def changed(self, module: nn.Module) -> str | None:
-        """Return the place of a change in `module`; None if there is none."""
+        """Return the path of names to an object of `module` that differs from the original; None if none does."""
         gone = set(self._before)
         for place, value in self._places(module):
             if not same(value, self._before.get(place, NOTHING_THERE)):

@@ -28,7 +28,10 @@ LEFT_OUT = -100
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
-    """Classes: of an input, of each token, of each pixel."""
+    """Classes: of an input, of each token, of each pixel.
+
+    Return the mean cross-entropy of class scores, `outputs`, for the true classes, `targets`.
+    """
     from torch.nn.functional import cross_entropy as entropy
 
     return entropy(_classes_second(outputs, targets), targets)
@@ -45,7 +48,10 @@ def l1(outputs: Tensor, targets: Tensor, /) -> Tensor:
 
 
 def binary_cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
-    """Several labels at once, each there or not."""
+    """Several labels at once, each there or not.
+
+    Return the mean binary cross-entropy of yes-or-no labels; `outputs` are values before the sigmoid.
+    """
     from torch.nn.functional import binary_cross_entropy_with_logits
 
     return binary_cross_entropy_with_logits(_like(outputs, targets), targets.to(outputs.dtype))

@@ -34,7 +34,10 @@ def _one_after_the_other(found: list[Tensor]) -> Tensor | None:
 
 
 def _of_tensors(same: list[Any], function: Callable[[list[Tensor]], Tensor | None], *, inside: bool = False) -> Any:
-    """Combine outputs of the same form by applying `function` to the list of tensors at each place."""
+    """Combine model outputs of the same structure by applying `function` to the list of tensors at each position.
+
+    `inside` is true for parts of outputs.
+    """
     first = same[0]
     if isinstance(first, Tensor):
         return function(same) if all(isinstance(each, Tensor) for each in same) else None

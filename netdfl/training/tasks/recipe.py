@@ -1,4 +1,4 @@
-"""The ingredients of training: data in the common form, a model that fits, a loss and metrics."""
+"""The ingredients of training: data in one form for all kinds of datasets, a model that fits, a loss and metrics."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def _metrics(task: Any, y: Any) -> Metrics | None:
 
 
 def _apart(judge: Callable[[Any, Any], float]) -> Callable[[Any, Any], float]:
-    """Wrap a user's metric so that it may change its arguments without affecting other metrics."""
+    """Wrap a user's metric `judge` so that it may change its arguments without affecting other metrics."""
     return lambda outputs, targets: judge(*deepcopy((outputs, targets)))
 
 
 def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[FlatModel, Metrics | None]:
-    """Return the model, initialized by `seed`, and its metrics; `settings` are `buffers` and `initial`.
+    """Return the model, initialized by `seed`, and its metrics; `settings` has the scenario's `buffers` and `initial`.
 
     Raises ValueError where model, data and loss do not fit, DatasetError where the targets are wrong.
     """
@@ -138,7 +138,7 @@ class _StandardizedSplit:
         return self.only(slice(None)).to(device)
 
     def spoiled(self, name: str) -> list[NonFiniteExample]:
-        """Return the first inputs that are not finite; none if the sum of all is finite."""
+        """Return the first inputs with NaN or infinity in the split `name`; none if the sum of all is finite."""
         if self.x.dtype == np.uint8 or np.isfinite(self.x.sum(dtype=np.float64)):
             return []
         rows = np.flatnonzero(~np.isfinite(self.x).reshape(len(self.x), -1).all(1))
@@ -146,7 +146,10 @@ class _StandardizedSplit:
 
 
 def one_form(data: Dataset | Datasets | ClientFiles, share: float, streams: Streams) -> SharedData:
-    """Return data in the common form, with their own test set or a `share` of them. Raises DatasetError."""
+    """Return data in the form that all datasets have in common. Raises DatasetError.
+
+    If a user's `Datasets` brings no test set, a `share` of its examples is held out as one.
+    """
     if isinstance(data, ClientFiles):
         return data.form()
     if isinstance(data, Dataset):
