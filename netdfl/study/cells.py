@@ -45,7 +45,7 @@ class CellResult:
     result: Json | None
     text: str = ""
     kept: Json = field(default_factory=dict)
-    """Further figures, which are stored if the cell was run for a published table (`netdfl.study.keeping`)."""
+    """Further metrics of the run, stored if the cell was run for a published table (`netdfl.study.keeping`)."""
 
     @property
     def failed(self) -> bool:
@@ -125,10 +125,10 @@ def run_all(
         jobs: the number of runs at a time; 0: as many as the runner has room for.
         done: takes each result.
         progress: gets the runner, so that a signal can stop it.
-        manner: the options of the runs.
+        manner: the set of options of the runs: `whole`, `published` or `background`.
         until: the time, as by `time.time`, by which runs must end; a cell that would end later is skipped.
         make_runner: makes the runner.
-        needs: the resources that an engine keeps free for each run.
+        needs: the resources that an engine (Ray or Slurm) keeps free for each run.
 
     Raises:
         InputError: The runner does not fit the cells.

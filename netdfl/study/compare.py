@@ -126,7 +126,7 @@ def _why_missing(metric: str) -> str:
 
 
 def _value(metric: str, ran: CellResult) -> float | None:
-    """Return a run's measurement of a metric; None if a target was not reached or the metric was not kept."""
+    """Return a run's measurement of a metric; None if a target was not reached or the metric was not stored."""
     result = ran.result or {}
     if metric in ("train_acc", "gap"):
         trained = ran.kept.get("train_accuracy")

@@ -1,4 +1,4 @@
-"""The function `netdfl.compare`: figures of several runs side by side, as a data frame."""
+"""The function `netdfl.compare`: metrics of several runs side by side, as a data frame."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = ("verdict", "algorithm", "nodes", "rounds", "seed")
 
 
 def compare(runs: Sequence[Given] | Mapping[str, Given]) -> DataFrame:
-    """Return a data frame with one row per run, and one column for each figure that any run has.
+    """Return a data frame with one row per run, and one column for each metric that any run has.
 
     Args:
         runs: Finished runs, opened ones, or paths of run directories; a mapping gives them names.

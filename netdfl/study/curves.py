@@ -47,7 +47,10 @@ class MetricCurve(NamedTuple):
 
 
 def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
-    """Return the curve of a metric over these runs, up to the first round with a non-finite value or a death."""
+    """Return the curve of a metric over these runs, by round.
+
+    It ends before the first round in which a value is not finite or a node dies.
+    """
     runs = [_recorded(each.path, metric) for each in ran]
     asked = min(int((each.result or {})["rounds"]) for each in ran)
     bad = [round for found in runs for (round, _), value in found.items() if value is None]

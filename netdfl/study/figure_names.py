@@ -1,4 +1,4 @@
-"""The names that the figures of a study may have: metrics for `y`, and for `x` and `panels` what varies."""
+"""The names that the plots of a study may use: metrics for `y`, and for `x` and `panels` names of varied values."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ _OF_RUN = (
     *NOT_DELIVERED,
     *SHARES,
 )
-"""Figures of a whole run, beside the last values of the fleet's metrics."""
+"""Metrics of a whole run, beside the last values of the fleet's metrics."""
 _LAGGED = re.compile(r"(?P<metric>\w+)@\d+")
 _JUDGED = re.compile(r"(?:test|personal|mean_local|mean_personal)_(?P<metric>\w+)")
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
 
 
 def check_figures(plan: GridPlan, sets: Sequence[str] = ()) -> None:
-    """Raise InputError if a figure of `plan` has a name that no run of it records, or that does not vary.
+    """Raise InputError if a plot of `plan` names a metric that no run of it records, or a value that does not vary.
 
     Parts of a user's own, also in the overrides `sets`, may record metrics of any name; then all metrics are accepted.
     """
@@ -80,7 +80,10 @@ def check_figures(plan: GridPlan, sets: Sequence[str] = ()) -> None:
 
 
 def _wrong(drawn: FigureSpec, varied: list[str], *, own: bool) -> Iterator[str]:
-    """Yield what is wrong with a figure: key, value, remedy, and the values there are."""
+    """Yield each error in the specification of a plot: key, value, remedy, and the values that are permitted.
+
+    `varied` has the names of varied values. With `own`, metrics may have any name.
+    """
     lagged = _LAGGED.fullmatch(drawn.x)
     if lagged is None and drawn.x not in (keys := ["round", "bytes_sent", *varied]):
         yield f"x: {drawn.x!r} is not varied here: {_remedy(drawn.x, keys)}; or NAME@1, a metric a round before"
@@ -93,7 +96,10 @@ def _wrong(drawn: FigureSpec, varied: list[str], *, own: bool) -> Iterator[str]:
 
 
 def _wrong_panels(drawn: FigureSpec, varied: list[str]) -> Iterator[str]:
-    """Yield what is wrong with a figure's panels; only a figure over a varied value has some."""
+    """Yield each error in the panels of a plot; only a plot against a varied value can have panels.
+
+    `varied` has the names of varied values.
+    """
     panels = [name for name in varied if name != drawn.x]
     if drawn.panels in varied and drawn.x not in varied:
         yield f"panels: a figure by {drawn.x} has none: leave them out, or draw it by one of {', '.join(varied)}"
@@ -103,7 +109,7 @@ def _wrong_panels(drawn: FigureSpec, varied: list[str]) -> Iterator[str]:
 
 
 def _remedy(name: str, known: list[str]) -> str:
-    """Return the nearest of the `known` names and all of them."""
+    """Return advice on a wrong name: the nearest of the `known` names or, if none is near, all of them."""
     told = nearest(name, known)
     return told if told.startswith("use") else f"{told} There are {', '.join(sorted(known))}"
 
@@ -116,13 +122,13 @@ def _metrics(x: str, varied: list[str]) -> list[str]:
 
 
 def _is_judged(name: str) -> bool:
-    """Return whether `name` is a metric of models, such as `test_mae`."""
+    """Return whether `name` is a metric of evaluated models, such as `test_mae`."""
     found = _JUDGED.fullmatch(name)
     return found is not None and found["metric"] in ("loss", *METRICS.names())
 
 
 def _has_own_parts(plan: GridPlan, sets: Sequence[str]) -> bool:
-    """Return whether a cell may have a part of a user's own, `package.module:callable`."""
+    """Return whether a run of `plan` may use code of a user's own as part of a scenario, `package.module:callable`."""
     varied = [override for values in plan.vary.values() for each in values.values() for override in each]
     cases = [override for each in plan.cases.values() for override in each]
     return any(map(_OWN.search, [plan.scenario.read_text(encoding="utf-8"), *cases, *varied, *sets]))

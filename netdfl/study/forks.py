@@ -23,7 +23,7 @@ from netdfl.study.task import run_cell
 
 
 def main() -> None:
-    """Run the cells that the order on stdin lists."""
+    """Make the runs that the order on stdin lists."""
     running: dict[int, CellOrder] = {}
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
@@ -40,7 +40,10 @@ def main() -> None:
 
 
 def _run_all(study: StudyOrder, running: dict[int, CellOrder]) -> None:
-    """Make all runs of the order; skip those that can't end in time, and report them with the code None."""
+    """Make all runs of the order; skip those that can't end in time, and report them with the code None.
+
+    `running` has the order of each run under way, by its process id.
+    """
     waiting, until = list(study.cells), study.until
     while waiting or running:
         while waiting and len(running) < study.jobs:
@@ -61,7 +64,7 @@ def _say(order: CellOrder, code: int | None) -> None:
 
 
 def _end(running: dict[int, CellOrder]) -> None:
-    """End every run that is going on, at once."""
+    """End every run that is going on, at once; `running` has their orders by process id."""
     for pid, order in running.items():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM if order.world == "containers" else signal.SIGKILL)

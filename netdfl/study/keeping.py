@@ -1,7 +1,7 @@
 """The data that the run of a published table's cell stores besides its result, and the rows that its record omits.
 
-Such a run stores the average model (and the nodes' own models if they are small), the average model's figures on the
-training data, the commit of netdfl's source, and the CPU time. No figure of a table depends on single messages, so only
+Such a run stores the average model (and the nodes' own models if they are small), the average model's metrics on the
+training data, the commit of netdfl's source, and the CPU time. No number in a table depends on single messages, so only
 totals by link and round are recorded. These are options of the run: neither the name of the cell nor its event log
 depends on them.
 """
@@ -69,7 +69,7 @@ def keep(path: Path) -> None:
 
 
 def kept(path: Path) -> Json:
-    """Return the data kept of the cell in the run directory `path`; empty if there are none."""
+    """Return the data that `keep` stored for the run in the directory `path`; empty if there are none."""
     try:
         found = json.loads((path / CELL).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -53,7 +53,7 @@ ABSCISSAS = {"round": by_round, "time (s)": by_time, BYTES_SENT: sent}
 
 
 def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> CurveBand:
-    """Return the mean of several runs with a confidence band over their common range.
+    """Return the mean of several runs' curves with a confidence band, over the abscissas that all of them cover.
 
     The band of a `metric` that is a share stays between 0 and 1. With `log`, means are geometric.
     """
@@ -105,7 +105,10 @@ def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand]) -> None:
 
 
 def _is_round_by_another_name(rounds: Mapping[str, CurveBand], sizes: Mapping[str, CurveBand]) -> bool:
-    """Return whether all lines send equally many bytes in each round, so that curves over bytes would add nothing."""
+    """Return whether all lines send equally many bytes in each round, so that curves over bytes would add nothing.
+
+    `rounds` and `sizes` are the lines' curves over rounds and over bytes.
+    """
     ratios: set[float] = set()
     for name, bands in sizes.items():
         at = rounds[name].at if name in rounds else ()
@@ -116,5 +119,8 @@ def _is_round_by_another_name(rounds: Mapping[str, CurveBand], sizes: Mapping[st
 
 
 def _moves(bands: Mapping[str, CurveBand]) -> bool:
-    """Return whether a curve has at least two different abscissas; over time, a simulated fleet may have only one."""
+    """Return whether one of the curves has at least two different abscissas.
+
+    Over time, a simulated fleet's curve may have only one.
+    """
     return any(len(each.at) > 1 and each.at[-1] > each.at[0] for each in bands.values())

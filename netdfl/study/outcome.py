@@ -1,4 +1,4 @@
-"""The figures of one cell, as named numbers."""
+"""The metrics of one cell (a single run of a study), as named numbers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from netdfl.study.cells import CellResult
 
 WARNED = ("collapsed", "diverged")
 SHARES = ("deadlock", "stalled", "not_passed", "died", *WARNED)
-"""Figures that are 0 or 1 in a single run, and therefore a share over several runs."""
+"""Metrics that are 0 or 1 in a single run, and therefore a share over several runs."""
 PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accuracy"}) | PERCENTAGES
-"""Figures from 0 to 1 that tables and plots show as percentages; CSV files have them as numbers."""
+"""Metrics from 0 to 1 that tables and plots show as percentages; CSV files have them as numbers."""
 BYTES = frozenset({"bytes_sent"})
-"""Figures in bytes; axes show them in kB, MB and so on."""
+"""Metrics in bytes; axes show them in kB, MB and so on."""
 _WORDS: Mapping[str, str] = {
     "error": "error (distance to the known answer)",
     "virtual_duration_s": "virtual duration (s)",
@@ -36,12 +36,12 @@ _WORDS: Mapping[str, str] = {
 
 
 def words(name: str) -> str:
-    """Return a figure's name as text for people."""
+    """Return a metric's name as text for people."""
     return _WORDS.get(name, name.replace("_", " "))
 
 
 def figures_of(ran: CellResult) -> dict[str, float]:
-    """Return the figures of a run that left a result.
+    """Return the metrics of a run that left a result, by name.
 
     From `result.json`: test_accuracy, test_loss, train_loss, consensus_distance, weight_sum, bytes_sent, duration_s,
     virtual_duration_s. `lost`, `undeliverable`, `late`, `duplicate`, `refused` and `unfinished` are shares of the
@@ -49,8 +49,8 @@ def figures_of(ran: CellResult) -> dict[str, float]:
 
     `deadlock` is 1 if there was one, `stalled` if nodes still waited at the end, `not_passed` if the verdict is neither
     pass nor done, `died` if a node died, `collapsed` and `diverged` if the run warns of it. `timeouts` is the share of
-    waits that a deadline ended. `rounds` is the mean number of rounds that nodes have finished, `rounds_per_s` the same
-    per second of the fleet's time.
+    waits for messages that a deadline ended. `rounds` is the mean number of rounds that nodes have finished, and
+    `rounds_per_s` is this number per second of the run, in virtual time if it was simulated.
 
     Further, the last value of each of the fleet's own metrics, such as `error`. For push-sum, `smallest_weight` and
     `largest_weight` are taken over all nodes and rounds. `round_s_median` and `round_s_p95` are quantiles of the length
@@ -121,7 +121,7 @@ def _metrics(path: Path) -> dict[str, float]:
 
 
 def _missing(path: Path) -> dict[str, float]:
-    """Return the figure `missing`: the mean number of neighbors whose message a node lacked at a round's end."""
+    """Return the metric `missing`: the mean number of neighbors whose message a node lacked at a round's end."""
     rounds = sum(row["name"] == "round_s" for row in rows(path, "metrics"))
     missing = sum(len(row["details"]["awaited"]) for row in rows(path, "events") if row["kind"] == "missing")
     return {"missing": missing / rounds} if rounds else {}
@@ -134,7 +134,7 @@ def _from_segments(path: Path, table: TableName) -> Iterator[Json]:
 
 
 def rows(path: Path, table: TableName) -> Iterator[Json]:
-    """Yield the rows of a table of the store: one file for a simulated fleet, else a file for each node."""
+    """Yield the rows of a table in the record of the run at `path`: of one file if simulated, else of one per node."""
     found = pieces(path / STORE, table)
     if found.segments:
         yield from _from_segments(path, table)

@@ -63,7 +63,7 @@ _DFEDSAM_500: Methods = {**_DFEDSAM, "dispfl": {**_DFEDSAM["dispfl"], "anneal_ro
 def _oledfl(beta: float, momentum: float) -> Methods:
     """Return the settings of OledFL's methods.
 
-    The paper does not state the momentum. It is taken from paper 004, which prints the same figures for decentralized
+    The paper does not state the momentum. It is taken from paper 004, which prints the same numbers for decentralized
     methods.
     """
     return {
@@ -97,7 +97,7 @@ def _dfedsgpsm(momentum: float) -> Methods:
 
 
 def _fedsynsam(synthesis: Params) -> Methods:
-    """Return the settings of FedSynSAM's methods; lr and rho are chosen to come close to the paper's figures."""
+    """Return the settings of FedSynSAM's methods; lr and rho are chosen to come close to the paper's results."""
     return {
         "fedavg": {},
         # "DynaFed" in its tables relies on synthetic examples alone; settings near those of DynaFed's code.
@@ -200,7 +200,7 @@ FREE_CHOICE: Mapping[str, Params] = {"dfedsgpsm_s": {"kind": "full"}}
 """Methods whose nodes choose their receivers themselves, each with the graph of possible receivers."""
 
 STABLE_BETA: Mapping[str, float] = {"ring": 0.4, "grid": 0.2, "exponential": 0.5, "full": 0.9}
-"""The largest beta, of the values that the papers searched, with which Ole is stable on a static graph.
+"""The largest of the papers' values of OledFL's look-ahead factor beta with which it is stable on a static graph.
 
 The papers print no beta.
 """
@@ -247,4 +247,4 @@ NOT_HELD: Mapping[str, str] = {
 NOT_MEASURED: Mapping[str, str] = {
     "hessian_top_eig": "the largest eigenvalue is no figure of a run; netdfl measure has it of its last models",
 }
-"""Figures of the papers that no run of netdfl measures, each with the reason."""
+"""Metrics in the papers that no run of netdfl measures, each with the reason."""

@@ -167,7 +167,7 @@ class AxisPositions:
 
 
 def places_of(texts: Sequence[str]) -> AxisPositions:
-    """Return the positions of values, given as `texts` in the order of the grid."""
+    """Return the positions on a plot's axis of varied values, given as `texts` in the order of the grid."""
     for number, read in enumerate(_READERS):
         try:
             return AxisPositions({text: read(text) for text in texts}, ordered=True, labels=number > 0)
@@ -210,7 +210,7 @@ def load_study(file: Path, folder: Path) -> list[GridPlan]:
 
 
 def _key_meant(error: ErrorDetails) -> str:
-    """Return the remedy for an unknown key of a figure; empty for other errors."""
+    """Return advice on an unknown key in the specification of a plot; empty for other errors."""
     place = error["loc"]
     is_key = error["type"] == "extra_forbidden" and place[:1] == ("sweeps",) and "figures" in place[2:3]
     return f": {nearest(place[-1], list(FigureSpec.model_fields))}" if is_key else ""

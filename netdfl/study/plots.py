@@ -30,7 +30,7 @@ PlotLines = dict[str, list[tuple[str, Estimate]]]
 
 
 def draw(points: Sequence[GridPoint], drawn: FigureSpec, path: Path) -> None:
-    """Draw one plot to `path`, as PNG and PDF."""
+    """Draw one plot of a sweep's points, specified by `drawn`, to `path`, as PNG and PDF."""
     save(figure_of(points, drawn), path)
 
 
@@ -46,7 +46,10 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
-    """Return a plot; ordered values are joined by lines, categories are not."""
+    """Return the plot of a sweep's points that `drawn` specifies.
+
+    Points with ordered values of x are joined by lines, categories are not.
+    """
     panels = _panels(points, drawn)
     num_lines = max(map(len, panels.values()))
     order = [dict(point.values)[drawn.x] for point in points if drawn.x in dict(point.values)]
@@ -95,7 +98,7 @@ def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions) -> None:
 
 
 def name_y(axes: Axes, drawn: FigureSpec) -> None:
-    """Scale and label the y-axis as `drawn` says."""
+    """Scale and label the y-axis as the specification `drawn` of the plot says."""
     if drawn.log:
         axes.set_yscale("log")
         label_logs(axes.yaxis)

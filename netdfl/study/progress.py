@@ -150,7 +150,7 @@ class StudyState:
 
     @property
     def finished(self) -> list[CellResult]:
-        """The results so far."""
+        """The results of the cells that have finished."""
         return [each.ran for each in self.cells if each.ran is not None]
 
     @property
@@ -181,7 +181,7 @@ class StudyState:
         return max(max(left), sum(left) / (self.plan.jobs or max(1, self.num("running"))))
 
     def lines(self) -> Iterator[str]:
-        """Yield lines of text that describe the state."""
+        """Yield lines of text that describe the states of the study's runs."""
         numbers = {state: self.num(state) for state in ("failed", "running", "queued")}
         rest = "".join(f", {number} {state}" for state, number in numbers.items() if number)
         yield f"{self.plan.name}: {self.num('finished')} of {len(self.cells)} runs finished{rest}{self._left()}"
@@ -242,8 +242,8 @@ def show(
 ) -> None:
     """Print the progress of the studies in `folder`; with `follow`, repeat this until all have ended.
 
-    `tables` writes tables and plots of an unfinished sweep from the runs so far. Raises InputError if there is no
-    study.
+    `say` prints a line of text. `tables` writes tables and plots of an unfinished sweep from the runs so far. Raises
+    InputError if there is no study.
     """
     before: dict[Path, list[State]] = {}
     while True:

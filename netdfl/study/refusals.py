@@ -27,6 +27,7 @@ def check_values(looked: Sequence[CellResult], cells: Sequence[Cell], scenario: 
     """Raise InputError if a case, or a varied value, is refused in all of its `cells`, as that must be a mistake.
 
     A value that is refused in only some of its cells conflicts with another value; those cells count as failed.
+    `looked` has the results of the cells that have run or were refused.
     """
     refused = {ran.cell: ran.text for ran in looked if ran.refused}
     of_value: dict[str, list[Cell]] = {}
@@ -44,7 +45,7 @@ def check_values(looked: Sequence[CellResult], cells: Sequence[Cell], scenario: 
 
 
 class _Foreign(NamedTuple):
-    """A key that only some of the varied parts have, such as `rho`, which not every algorithm has.
+    """A key that not every varied part of a scenario has, such as `rho`, which only some algorithms have.
 
     Attributes:
         override: the override that sets it: `algorithm.rho=0.1`.
@@ -58,9 +59,9 @@ class _Foreign(NamedTuple):
 
 
 def _remedy(text: str, cells: Sequence[Cell], refused: Refused, scenario: Path) -> str:
-    """Return advice on how to set a key only for the parts that have it; empty if no part has it.
+    """Return advice on how to set a key only for those algorithms or other parts of a scenario that have it.
 
-    `text` is the error message that refuses the key in the cells `refused`.
+    The advice is empty if no part has the key. `text` is the error message that refuses it in the cells `refused`.
     """
     match = _UNKNOWN.match(text)
     able = [cell for cell in cells if cell not in refused]
@@ -97,9 +98,9 @@ def _in_one(found: _Foreign, having: str, cells: Sequence[Cell], refused: Refuse
 
 
 def _form(cell: Cell, found: _Foreign, without: bool, scenario: Path) -> str:
-    """Return the keys of a part, as the cell's scenario and overrides write them, in one line of YAML.
+    """Return the keys of the part `found.part` of a cell's scenario, as file and overrides set them, in a line of YAML.
 
-    `without` leaves out the key `found`.
+    `without` leaves out the key `found.key`.
     """
     key = f"{found.part}.{found.key}="
     named: object = load(scenario, [each for each in cell.sets if not (without and each.startswith(key))])

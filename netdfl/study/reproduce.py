@@ -36,7 +36,7 @@ SCENARIOS = shipped("scenarios") / "papers"
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """A request for a reproduction.
+    """A request to reproduce a published table.
 
     Attributes:
         paper: the paper's number or name.
@@ -104,7 +104,7 @@ def reproduce(
         console: the terminal.
         far: gets the progress.
         make_runner: makes the runner of the runs.
-        needs: the resources that an engine keeps free for each run.
+        needs: the resources that an engine (Ray or Slurm) keeps free for each run.
 
     Returns:
         0 if all possible cells ran, 1 if a run failed, 2 if none is possible.
@@ -179,7 +179,8 @@ def _look(
 ) -> tuple[list[CellResult], list[CellJob]]:
     """Return results of the runs that exist, and jobs for the runs that have to be made, each only once.
 
-    One run may serve several published numbers with the same scenario file and overrides; `book` gets a note of them.
+    One run may serve several published numbers with the same scenario file and overrides; `book`, the state of the
+    table, stores which.
     """
     by_file: dict[Path, dict[tuple[str, ...], Cell]] = {}
     for work in works:

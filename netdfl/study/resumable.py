@@ -36,8 +36,8 @@ MOST_HELD = 256 * 2**20
 def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int, manner: Manner = "whole") -> int:
     """Run the cell in the directory `path`, from its checkpoints if it left any; return its exit code.
 
-    `jobs` is the number of runs that share the disk; with 0, interrupted runs are not stored, so that no checkpoint is
-    written.
+    `jobs` is the number of runs that share the disk; with 0, no checkpoints are written, as interrupted runs are not
+    stored.
 
     Raises NetdflError.
     """

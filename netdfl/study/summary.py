@@ -31,7 +31,7 @@ LEAST = 2.0**-52
 
 
 class Estimate(NamedTuple):
-    """A mean over some runs and its confidence interval, of 95 % unless another confidence was asked for.
+    """A mean over some runs and its confidence interval, which is of 95 % by default.
 
     Attributes:
         cells: the number of runs.
@@ -53,8 +53,8 @@ class GridPoint(NamedTuple):
         case: the name of their case.
         values: their varied values.
         num_failed: the number of failed runs.
-        figures: the values of each figure in the other runs.
-        by_seed: the figures of each of these runs by seed.
+        figures: the values of each metric in the other runs.
+        by_seed: the metrics of each of these runs by seed.
     """
 
     case: str
@@ -100,7 +100,10 @@ def estimate_log(numbers: Sequence[float], confidence: float = USUAL) -> Estimat
 
 
 def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: float = USUAL) -> Estimate | None:
-    """Return the estimate of one figure at a point; None if no run has it. Intervals of shares are always of 95 %."""
+    """Return the mean of a metric over the runs of a grid point, with its interval; None if no run has the metric.
+
+    Intervals of shares of runs are always of 95 %.
+    """
     numbers = point.figures.get(name, ())
     if not numbers:
         return None
@@ -110,7 +113,10 @@ def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: flo
 
 
 def within(found: Estimate, name: str) -> Estimate:
-    """Return `found` with its interval cut to possible values: an accuracy, for example, lies between 0 and 1."""
+    """Return an estimate of the metric `name` with its interval cut to possible values.
+
+    An accuracy, for example, lies between 0 and 1.
+    """
     if name not in PERCENT:
         return found
     return found._replace(low=min(found.mean, max(0.0, found.low)), high=max(found.mean, min(1.0, found.high)))
@@ -138,7 +144,7 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 
 def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
-    """Write a CSV row for each cell: case, values, seed, exit code, error, figures, run directory."""
+    """Write a CSV row for each cell (a run): case, values, seed, exit code, error, metrics, run directory."""
     found = [figures_of(each) if not each.failed else {} for each in ran]
     names = sorted({name for figures in found for name in figures})
     varied = [name for name, _ in ran[0].cell.values] if ran else []
@@ -154,7 +160,10 @@ def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
 
 
 def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) -> None:
-    """Write a CSV row for each point and figure, with its interval."""
+    """Write a CSV row for each point and metric, with the mean over runs and its interval.
+
+    Metrics in `logs` are averaged by their logarithm.
+    """
     varied = [name for name, _ in points[0].values] if points else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -169,29 +178,29 @@ def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) 
 
 
 def deviation_of(point: GridPoint, name: str) -> float | None:
-    """Return the standard deviation over runs; None for a share of runs, or a single run."""
+    """Return the standard deviation of a metric over runs; None for a share of runs, or a single run."""
     numbers = point.figures.get(name, ())
     return None if name in SHARES or len(numbers) < 2 else stdev(numbers)
 
 
 LEVEL = 0.05
-"""The accepted probability that at least one difference, of all pairs tested for a figure, is wrongly called real."""
+"""The accepted probability that at least one of all differences tested for a metric is wrongly called real."""
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The difference between two points in one figure, over their common seeds.
+    """The difference between two points of a grid in one metric, over their common seeds.
 
     Attributes:
-        figure: the name of the figure.
+        figure: the name of the metric.
         first: the first point.
         second: the second point.
         seeds: the number of common seeds.
-        mean: the mean of second minus first; of second divided by first, if the figure is averaged by its logarithm.
+        mean: the mean of second minus first; of second divided by first, if the metric is averaged by its logarithm.
         low: the lower end of the mean's 95 % interval.
         high: the upper end.
         p: the p-value of the paired t-test.
-        p_holm: the p-value corrected for all tested pairs of the figure.
+        p_holm: the p-value corrected for all pairs tested in this metric.
         tested: false if each point has the same value in all its runs, or both have the same for every seed, so that
             chance plays no part.
         comparisons: the number of tested pairs that `p_holm` is corrected for.
@@ -216,9 +225,9 @@ class PairedDifference:
 
 
 def differences(points: Sequence[GridPoint], figure: str, *, log: bool = False) -> list[PairedDifference]:
-    """Return the difference of every pair of points that differ in one respect and share at least two seeds.
+    """Return the differences in a metric of all pairs of points that differ in one respect and share two seeds or more.
 
-    A figure that is 0 or 1 in each cell has no differences: its intervals suffice.
+    A metric that is 0 or 1 in each cell has no differences: its intervals suffice.
     """
     if figure in SHARES:
         return []

@@ -50,7 +50,7 @@ SHOWN = (
     "late",
 )
 LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
-"""The metrics drawn over rounds, time and bytes if a sweep names no figures."""
+"""The metrics drawn over rounds, time and bytes if a sweep names no plots."""
 LOGS = frozenset({"error", "consensus_distance"})
 
 
@@ -85,7 +85,7 @@ def sweep(
         console: the terminal.
         far: gets the progress.
         make_runner: makes the runner of the runs.
-        needs: the resources that an engine keeps free for each run.
+        needs: the resources that an engine (Ray or Slurm) keeps free for each run.
 
     Raises:
         InputError: The file, or a value, is not valid.
@@ -153,7 +153,7 @@ def _plan_of(file: Path, vary: Sequence[str]) -> GridPlan:
 
 
 def _with_own_figures(plan: GridPlan, points: Sequence[GridPoint]) -> GridPlan:
-    """Return `plan` with plots of the figures that the user's own task defines, such as `test_mae`, added."""
+    """Return `plan` with plots of the metrics that the user's own task defines, such as `test_mae`, added."""
     if not plan.learning:
         return plan
     own = _own(points)
@@ -274,9 +274,9 @@ def _draw_one(
 
 
 def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -> list[str]:
-    """Return the names of the figures for tables, without those that are 0 in every run.
+    """Return the names of the metrics for tables, without those that are 0 in every run.
 
-    They are the figures that are plotted or, if none is, the usual ones.
+    They are the metrics that are plotted or, if none is, the usual ones.
     """
     asked = dict.fromkeys(drawn.y for drawn in figures)
     known = {name for point in points for name, values in point.figures.items() if any(values)}
@@ -284,7 +284,7 @@ def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -
 
 
 def _values(points: Sequence[GridPoint], name: str) -> set[float]:
-    """Return the different values of a figure in all runs."""
+    """Return the different values of a metric in all runs of these points."""
     return {value for point in points for value in point.figures.get(name, ())}
 
 

@@ -29,11 +29,13 @@ from netdfl.study.summary import (
 
 MORE = frozenset({"test_accuracy", "mean_local_accuracy", "mean_personal_accuracy", "rounds_per_s", "rounds"})
 LESS = frozenset({"test_loss", "train_loss", "error", "bytes_sent", "virtual_duration_s", "duration_s"})
-"""MORE and LESS: figures for which more, or less, is better, so that a table marks the best. For other figures
-nothing is marked. The consensus distance is not included, as a method that trains less in a round keeps its
-models closer."""
+"""MORE and LESS: metrics for which more, or less, is better, so that a table marks the best.
+
+For other metrics nothing is marked. The consensus distance is not included, as a method that trains less in a round
+keeps its models closer.
+"""
 COUNTED = {*SHARES, "bytes_sent", "rounds"}
-"""Figures that are often equal for different methods, so that equal ones do not show that two are the same."""
+"""Metrics that are often equal for different methods, so that equal ones do not show that two are the same."""
 _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
 _SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 TEST = (
@@ -60,8 +62,8 @@ class SweepTable:
 
     Attributes:
         points: the points of the grid, one row each.
-        names: the figures, one column each.
-        logs: the figures that are averaged by their logarithm.
+        names: the metrics, one column each.
+        logs: the metrics that are averaged by their logarithm.
     """
 
     points: Sequence[GridPoint]
@@ -69,13 +71,13 @@ class SweepTable:
     logs: frozenset[str]
 
     def found(self, name: str) -> list[PairedDifference]:
-        """Return the differences between points in the figure `name`, with the results of their tests."""
+        """Return the differences between points in the metric `name`, with the results of their tests."""
         return differences(self.points, name, log=name in self.logs)
 
     def best(self, name: str) -> set[int]:
-        """Return the indices of the points that a figure's column marks, by the rule in `BOLD`.
+        """Return the indices of the points that the column of the metric `name` marks, by the rule in `BOLD`.
 
-        No point is in it without all those of a better mean; it is empty if it would have all points in it.
+        With a point, all points of a better mean are marked. If all points would be marked, none is.
         """
         means = {index: each.mean for index, each in enumerate(self._estimates(name)) if each is not None}
         if len(means) < 2 or name not in MORE | LESS:
@@ -107,7 +109,7 @@ class SweepTable:
         return "No two points share two seeds, so nothing is compared."
 
     def alike(self) -> list[str]:
-        """Return a sentence for every two points whose figures are equal for every seed: probably one method."""
+        """Return a sentence for every two points whose metrics are equal for every seed: probably one method."""
         pairs = [(a, b) for a, b in combinations(self.points, 2) if self._equal(a, b)]
         return [
             f"{called(b)} and {called(a)} are equal in every figure of the table, seed by seed: what is set for both "
@@ -140,7 +142,7 @@ class SweepTable:
         )
 
     def write_differences(self, path: Path) -> None:
-        """Write a CSV file with a row for each figure and each tested pair of points."""
+        """Write a CSV file with a row for each metric and each tested pair of points."""
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             head = ["figure", "first", "second", "seeds", "difference", "low", "high", "p", "p_holm", "holds"]
@@ -152,7 +154,7 @@ class SweepTable:
                 writer.writerow([each.figure, *ends, each.seeds, *numbers, each.holds])
 
     def show(self, title: str, console: Console) -> None:
-        """Print one table for each figure, and below it the significant differences."""
+        """Print one table for each metric, and below it the significant differences."""
         for line in self.alike():
             console.print(f"note: {line}", markup=False, highlight=False)
         for name in self.names:
@@ -166,7 +168,7 @@ class SweepTable:
                 console.print(line, markup=False, highlight=False)
 
     def _told(self, name: str) -> list[str]:
-        """Return a sentence for each significant difference in a figure; if none is, a sentence that says so."""
+        """Return a sentence for each significant difference in a metric; if none is, a sentence that says so."""
         found = self.found(name)
         held, tested = [each for each in found if each.holds], [each for each in found if each.tested]
         if held or not tested:
@@ -189,9 +191,9 @@ class SweepTable:
         return [point.case or "-", *values] if "case" in self._varied() else values
 
     def _rows(self, write: Callable[[str, str, str], str], bold: str) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield each point's label, and its row: the number of runs, and each figure as formatted by `write`.
+        """Yield each point's label, and its row: the number of runs, and each metric as formatted by `write`.
 
-        Figures that are best are put into the format `bold`.
+        The best values are put into the format `bold`.
         """
         for index, point in enumerate(self.points):
             found = {name: self._estimates(name)[index] for name in self.names}
@@ -201,7 +203,10 @@ class SweepTable:
             yield self._label(point), [runs(point, list(found.values())), *marked]
 
     def _parts(self, point: GridPoint, name: str, found: Estimate | None) -> tuple[str, str, str]:
-        """Return the mean, deviation and interval of a figure as text."""
+        """Return the mean, deviation and interval of the metric `name` at a point, as text.
+
+        `found` is its estimate.
+        """
         if found is None:
             return "-", "", ""
         spread = deviation_of(point, name)
@@ -217,14 +222,14 @@ class SweepTable:
         return ["Test accuracy is that of the average model."] * ("test_accuracy" in self.names) + notes
 
     def _sentence(self, each: PairedDifference) -> str:
-        """Return a difference as a sentence."""
+        """Return the difference between two points in a metric, and whether it is significant, as a sentence."""
         what = f"{words(each.figure)}, {self._size(each)}"
         if not each.tested:
             return f"{what} in every run"
         return f"{what}, {_probability(each)}: {'holds' if each.holds else 'does not hold'}"
 
     def _size(self, each: PairedDifference) -> str:
-        """Return the names of two points and their difference as text, with an interval if chance plays a part."""
+        """Return the names of two points and their difference as text, with its interval if it was tested."""
         is_log = each.figure in self.logs
         mean, low, high = (f"{x:.4g}" if is_log else _signed(each.figure, x) for x in (each.mean, each.low, each.high))
         unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
@@ -247,7 +252,7 @@ def _in_tex(mean: str, deviation: str, interval: str) -> str:
 
 
 def heading_of(path: str) -> str:
-    """Return the heading of a varied key: `algorithm` for `algorithm.name`, the whole path for other keys."""
+    """Return the heading of a column of varied values: their `path` without a final `.name` or `.kind`."""
     return path.removesuffix(".name").removesuffix(".kind")
 
 
@@ -257,18 +262,18 @@ def _label_of(title: str) -> str:
 
 
 def called(point: GridPoint) -> str:
-    """Return a point's name, made of its case and values."""
+    """Return the name of a point of the grid, made of its case and varied values."""
     return name_of(point.case, point.values) or "all"
 
 
 def runs(point: GridPoint, found: Sequence[Estimate | None]) -> str:
-    """Return the number of runs at a point whose figures count, with the number of failed ones, as text."""
+    """Return the number of runs behind the estimates `found` of a point, with the number of failed ones, as text."""
     count = max((each.cells for each in found if each is not None), default=0)
     return f"{count} ({point.num_failed} failed)" if point.num_failed else f"{count}"
 
 
 def number(name: str, value: float) -> str:
-    """Return a figure's value as text for people."""
+    """Return the `value` of the metric `name` as text for people."""
     if name in PERCENT:
         return f"{100 * value:.1f}%"
     return format_bytes(round(value)) if name == "bytes_sent" else f"{value:.3g}"

@@ -1,7 +1,7 @@
 """One run of a study, in a process of its own: `python -m netdfl.study.task FILE NUMBER [PID]`.
 
-FILE is an order, and NUMBER is the index of the run in it. With the id of the process that started it as PID, this
-process dies with that one.
+FILE holds the order for a study's runs, and NUMBER is the index of the run in it. With the id of the process that
+started it as PID, this process dies with that one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GRACE_S = 60
 def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
     """Make the run, write its exit code to a file beside its directory, and end this process with that code.
 
-    `jobs` is the number of runs that share the disk; with 0, an interrupted run is not stored.
+    `jobs` is the number of runs that share the disk; with 0, no checkpoints are written.
     """
     code, path = BROKE, order.path
     try:

@@ -105,7 +105,7 @@ class FigureSetup:
 
 
 def trials(figures: Sequence[PublishedFigure]) -> list[FigureSetup]:
-    """Return a setup for every number of a table, in order."""
+    """Return a setup (scenario and overrides) for every number of a table, in order."""
     parts = [_parts(figure) for figure in figures]
     varies = [len({part[i] for part in parts}) > 1 for i in range(len(parts[0]))]
     always = (0, 1, 3)

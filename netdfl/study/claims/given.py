@@ -20,7 +20,7 @@ from netdfl.study.reproduce import SCENARIOS
 from netdfl.study.trials import FigureSetup, published, scenario_of, trials
 
 LESS = ("gap", "rounds_to_")
-"""The beginnings of the names of figures for which a smaller value is better."""
+"""The beginnings of the names of metrics for which a smaller value is better."""
 DISTILLING = ("dynafed_synonly", "fedsynsam")
 """Methods that change their behavior after 25 or 30 rounds; their short test run is long enough for both phases."""
 WORLD = "world.kind=simulated"
@@ -39,13 +39,14 @@ class Instead(Strict):
 
 
 class Claim(Strict):
-    """A claim of a paper: one method is better than another in some figure.
+    """A claim of a paper: one method is better than another in some metric.
 
     Attributes:
         says: the claim in words.
         paper: the paper's number.
         table: the paper's table.
-        figure: mean_last_5, best or last (of the average model's test accuracy), gap, or rounds_to_96 and the like.
+        figure: the metric: mean_last_5, best or last (of the average model's test accuracy), gap (of training and test
+            accuracy), or rounds_to_96 and the like.
         better: the label of the better method's cell in that table.
         worse: the label of the worse method's cell.
         sets: overrides of the scenario for both cells.
@@ -63,12 +64,12 @@ class Claim(Strict):
 
     @property
     def fewer(self) -> bool:
-        """Whether a smaller value of the figure is better."""
+        """Whether a smaller value of the claim's metric is better."""
         return self.figure.startswith(LESS)
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The overrides that apply to both cells."""
+        """The overrides of the scenario for the runs of both methods."""
         return (*self.sets, *([] if self.instead is None else self.instead.sets))
 
     @property
@@ -78,7 +79,7 @@ class Claim(Strict):
         return -gain if self.fewer else gain
 
     def setup(self, label: str) -> FigureSetup:
-        """Return the scenario and overrides of the cell with this label, in the claim's table."""
+        """Return the scenario and overrides that measure the cell with this label in the paper's table."""
         return _setups(self.paper, self.table)[label]
 
 
@@ -123,11 +124,14 @@ class WantedCell:
     sets: tuple[str, ...]
 
     def cell(self, seed: int) -> Cell:
-        """Return the cell of this run with a seed."""
+        """Return this run with a seed, as a cell (a single run) of a study."""
         return Cell(self.label, (), seed, (*self.sets, f"seed={seed}"))
 
     def proof(self, rounds: int) -> Cell:
-        """Return a short version of this run, which shows whether the code still computes the same numbers."""
+        """Return a short version of this run, which shows whether the code still computes the same numbers.
+
+        It has `rounds` rounds.
+        """
         warm = (f"algorithm.warmup_rounds={rounds // 2}",) if self.method in DISTILLING else ()
         return Cell(self.label, (), 0, (*self.sets, *warm, f"rounds={rounds}", "seed=0"))
 
@@ -139,13 +143,16 @@ def _setups(paper: str, table: str) -> Mapping[str, FigureSetup]:
 
 @cache
 def rule() -> Rule:
-    """Return the claims that ship with netdfl."""
+    """Return the claims that ship with netdfl, with the rule by which they are decided."""
     text = files("netdfl.study.claims").joinpath("claims.yaml").read_text(encoding="utf-8")
     return read_rule(text)
 
 
 def read_rule(text: str) -> Rule:
-    """Return the claims in the text of a file. Raises ValueError if the text is not valid."""
+    """Return the claims, with their decision rule, in the text of a file.
+
+    Raises ValueError if the text is not valid.
+    """
     return Rule.model_validate(parse(text, "claims.yaml").data)
 
 

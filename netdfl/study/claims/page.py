@@ -61,7 +61,10 @@ def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
 
 
 def filled(text: str, study: ClaimStudy) -> str:
-    """Return the `text` of a page with the table of claims between its marks. Raises InputError without marks."""
+    """Return the `text` of a page with the table of claims between the two lines that mark its place.
+
+    Raises InputError if these lines are missing.
+    """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

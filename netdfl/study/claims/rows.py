@@ -30,7 +30,7 @@ from netdfl.study.claims.given import WantedCell
 _Form = TypeVar("_Form", "CellRow", "Proof")
 SCHEMA = "netdfl/row/1"
 COMPUTING = ("algorithms", "compression", "mixing", "training")
-"""The packages in which a change of the code makes new proofs (short test runs) necessary."""
+"""The packages in which a change of the code makes new short test runs necessary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class CellRow:
         cpu_s: the CPU time in seconds.
         bytes_sent: the bytes of all messages.
         versions: the versions of packages.
-        schema: the version of this form.
+        schema: the version of the file format.
     """
 
     cell: str
@@ -79,13 +79,13 @@ class CellRow:
 
     @property
     def name(self) -> str:
-        """The name of the row's file: a hash of the scenario file and overrides."""
+        """The name of the file with this run's result: a hash of the scenario file and overrides."""
         return row_name(self.file, self.sets)
 
     def figure(self, name: str) -> float | None:
-        """Return a figure in percentage points or in rounds; None if it was not measured.
+        """Return the metric `name` in percentage points or in rounds; None if it was not measured.
 
-        If a target was not reached, the number of rounds to it counts as one more than the run had.
+        If a target accuracy was not reached, the number of rounds to it counts as one more than the run had.
         """
         known = [accuracy for accuracy in self.course if accuracy is not None]
         if not known:
@@ -126,38 +126,38 @@ class Proof:
 
     @property
     def name(self) -> str:
-        """The name of the proof's file."""
+        """The name of the file with this short test run's result."""
         return proof_name(self.file, self.method, self.arithmetic)
 
 
 def row_name(file: str, sets: tuple[str, ...]) -> str:
-    """Return the file name of the row about a run with this scenario file and these overrides."""
+    """Return the file name for the result of a run with this scenario file and these overrides."""
     return sha256("\n".join((file, *sets)).encode()).hexdigest()[:16]
 
 
 def proof_name(file: str, method: str, arithmetic: str) -> str:
-    """Return the file name of a method's proof on machines with this floating-point arithmetic."""
+    """Return the file name of a method's short test run on machines with this floating-point arithmetic."""
     return f"{file}-{method}-{arithmetic[:8]}"
 
 
 @dataclass
 class RowFolder:
-    """The folder of rows and proofs."""
+    """The folder with a file for the result of each finished run (a row) and of each short test run (a proof)."""
 
     path: Path
 
     def rows(self) -> dict[str, CellRow]:
-        """Return all rows by name. Raises InputError if a file is damaged."""
+        """Return the results of all finished runs by name of the file. Raises InputError if a file is damaged."""
         return {row.name: row for row in _read(self.path, CellRow, ("sets", "course"))}
 
     def proofs(self) -> dict[str, Proof]:
-        """Return all proofs by name. Raises InputError if a file is damaged."""
+        """Return the results of all short test runs by name of the file. Raises InputError if a file is damaged."""
         return {proof.name: proof for proof in _read(self.path / "proofs", Proof, ("sets",))}
 
     def counted(self) -> dict[str, CellRow]:
-        """Return the rows that still count.
+        """Return the results of finished runs that still count, by name of the file.
 
-        These are rows whose method's short test run still has the event log that it had when the row was made.
+        They count while their method's short test run has the event log that it had when they were made.
         """
         proofs = self.proofs()
         logs = {name: proof.event_log_hash for name, proof in proofs.items()}
@@ -168,11 +168,17 @@ class RowFolder:
         }
 
     def add(self, row: CellRow) -> Path:
-        """Write a row file, completely or not at all. Raises RunError if it can't be written."""
+        """Write the file with a finished run's result, completely or not at all.
+
+        Raises RunError if it can't be written.
+        """
         return self._write(self.path / f"{row.name}.json", asdict(row))
 
     def prove(self, proof: Proof) -> Path:
-        """Write a proof file, completely or not at all. Raises RunError if it can't be written."""
+        """Write the file with the result of a short test run, completely or not at all.
+
+        Raises RunError if it can't be written.
+        """
         return self._write(self.path / "proofs" / f"{proof.name}.json", asdict(proof))
 
     def _write(self, path: Path, value: Json) -> Path:
@@ -192,7 +198,10 @@ def _read(folder: Path, form: type[_Form], lists: tuple[str, ...]) -> Iterator[_
 
 
 def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof) -> CellRow:
-    """Return the row for a cell that has run to its end; `proof` is the present proof of its method."""
+    """Return the stored form of the result of a cell that has run to its end.
+
+    `proof` is the result of the short test run of its method by the present code.
+    """
     result = ran.result or {}
     found = all_evaluations(open_run(ran.path)).get("test_accuracy", [])
     partition = ran.path / "partition.json"
@@ -218,7 +227,7 @@ def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof) -> CellRow:
 
 
 def proof_of_run(wanted: WantedCell, ran: CellResult) -> Proof:
-    """Return the proof from a finished short run."""
+    """Return the stored form of the result of a finished short test run."""
     result = ran.result or {}
     return Proof(
         file=wanted.file.stem,
@@ -244,7 +253,7 @@ def computing_code() -> str:
 
 @cache
 def arithmetic() -> str:
-    """Return a hash that identifies how this machine and its libraries round in training."""
+    """Return a hash that identifies how this machine and its libraries round floating-point numbers in training."""
     import torch
 
     from netdfl.worlds.simulated.arithmetic import exact_arithmetic

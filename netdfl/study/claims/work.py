@@ -35,7 +35,7 @@ from netdfl.study.progress import FILE, StudyPlan
 from netdfl.study.reproduce import SCENARIOS, missing_data
 
 Method: TypeAlias = tuple[str, str]
-"""A scenario file and a method, by their names; each such pair has its own proof (short test run)."""
+"""A scenario file and a method, by their names; each such pair has a short test run of its own."""
 
 
 @dataclass
@@ -48,11 +48,11 @@ class ClaimStudy:
     cells: Mapping[str, Mapping[str, WantedCell]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Collect the cells of all claims. Raises ValueError if one can't be run."""
+        """Collect the runs that all claims need. Raises ValueError if one can't be run."""
         self.cells = {name: cells_of(claim, self.scenarios) for name, claim in self.rule.claims.items()}
 
     def gains(self) -> dict[str, Gains]:
-        """Return the gains of each claim by seed, from valid rows.
+        """Return each claim's gains (differences between the two methods) by seed, from valid results of runs.
 
         A pair of runs counts if both passed, have equal partitions of the data, and were made with the same arithmetic.
         """
@@ -60,21 +60,24 @@ class ClaimStudy:
         return {name: dict(self._gains(claim, name, counted)) for name, claim in self.rule.claims.items()}
 
     def decisions(self) -> dict[str, Decision]:
-        """Return the decision on each claim."""
+        """Return the decision on each claim, by the claim's name, from the results of runs so far."""
         return decide(self.rule, self.gains())
 
     def cost_s(self, name: str) -> float:
-        """Return the CPU time in seconds that the rows of a claim took; rows may serve several claims."""
+        """Return the CPU time in seconds of the valid runs for a claim; a run may serve several claims."""
         counted = self.rows.counted()
         return sum(row.cpu_s for row in counted.values() if self._is_of(row, name))
 
     def spent_s(self) -> float:
-        """Return the CPU time in seconds that all rows and proofs took, including invalid ones."""
+        """Return the CPU time in seconds of all runs and short test runs, including those that no longer count."""
         rows, proofs = self.rows.rows().values(), self.rows.proofs().values()
         return sum(row.cpu_s for row in rows) + sum(proof.cpu_s for proof in proofs)
 
     def estimate_s(self, wanted: WantedCell) -> float | None:
-        """Return the estimated CPU seconds of one run; None if neither another seed nor the short test run has run."""
+        """Return the estimated CPU seconds of one run; None if no estimate is possible.
+
+        The estimate comes from runs with other seeds or, without these, from the method's short test run.
+        """
         alike = [row.cpu_s for row in self.rows.rows().values() if _is_run_of(row, wanted)]
         method = (wanted.file.stem, wanted.method)
         proofs = [each.cpu_s for each in self.rows.proofs().values() if (each.file, each.method) == method]
@@ -83,7 +86,7 @@ class ClaimStudy:
         return fmean(proofs) * load(wanted.file, wanted.sets).rounds / self.rule.proof_rounds
 
     def next_seeds(self, decisions: Mapping[str, Decision]) -> dict[str, range]:
-        """Return, for each open claim, the seeds of its next look (test)."""
+        """Return, for each undecided claim, the seeds of its next look (test)."""
         gains = self.gains()
         found = {}
         for name, decision in decisions.items():
@@ -94,7 +97,10 @@ class ClaimStudy:
         return found
 
     def missing(self, name: str) -> Iterator[tuple[WantedCell, int]]:
-        """Yield the runs that a claim's next look (test) needs and that have no valid row, lowest seeds first."""
+        """Yield the runs, with their seeds, that a claim's next look (test) still needs, lowest seeds first.
+
+        A run whose result no longer counts is needed again.
+        """
         counted = self.rows.counted()
         for seed in self.next_seeds(self.decisions()).get(name, ()):
             for wanted in self.cells[name].values():
@@ -102,7 +108,7 @@ class ClaimStudy:
                     yield wanted, seed
 
     def unproved(self, methods: Collection[Method]) -> Iterator[WantedCell]:
-        """Yield a run of each of these methods that has no proof (short test run) made by the current code."""
+        """Yield a run of each of these methods that has no short test run made by the current code."""
         proofs, here, seen = self.rows.proofs(), arithmetic(), set()
         for wanted in (each for cells in self.cells.values() for each in cells.values()):
             proof = proofs.get(proof_name(*_method(wanted), here))
@@ -112,7 +118,7 @@ class ClaimStudy:
                 yield wanted
 
     def methods_here(self) -> set[Method]:
-        """Return the methods that have rows made with this machine's arithmetic."""
+        """Return the methods with results of runs that were made with this machine's floating-point arithmetic."""
         return {(row.file, row.method) for row in self.rows.rows().values() if row.arithmetic == arithmetic()}
 
     def _gains(self, claim: Claim, name: str, counted: Mapping[str, CellRow]) -> Iterator[tuple[int, float]]:
@@ -146,13 +152,13 @@ class BackgroundWork:
     """The background work on a study.
 
     Attributes:
-        study: the claims and the rows so far.
+        study: the claims, and the results of runs so far.
         out: the folder of the runs.
         jobs: the number of runs at a time.
         until: the time, as by `time.time`, by which all runs must end; None for no limit.
         say: takes a line of text about each event.
         far: the progress of the runs.
-        failed: the names of the rows whose runs failed.
+        failed: the names of the runs that failed.
     """
 
     study: ClaimStudy
@@ -166,7 +172,7 @@ class BackgroundWork:
     def work(self) -> None:
         """Make runs until all claims are decided, the budget is spent, or no more runs fit into the time.
 
-        If the code has changed, methods that have rows are first proved by short runs. Then each claim in turn gets the
+        If the code has changed, methods with results are first tested by short runs. Then each claim in turn gets the
         seeds of its next look (test). Once every claim has had these, the open claims get the seeds of the look after
         that.
         """
@@ -178,7 +184,7 @@ class BackgroundWork:
         self.say(f"{self.study.spent_s() / 3600:.1f} of {self.study.rule.budget_s / 3600:g} h of CPU time are spent")
 
     def _prove(self, methods: Collection[Method]) -> None:
-        """Make the short runs that prove these methods, as far as they are missing."""
+        """Make the short test runs of these methods that the current code has not made yet."""
         waiting = [each for each in self.study.unproved(methods) if self._proof_name(each) not in self.failed]
         wanted = {each.proof(self.study.rule.proof_rounds): each for each in waiting}
         self._run(wanted, lambda each: self.out / "proofs" / computing_code(), self._proved)
@@ -198,7 +204,11 @@ class BackgroundWork:
         return self._run(wanted, lambda each: self.out / "cells" / self._proof(each).event_log_hash[:12], self._ran)
 
     def _fits(self, wanted: WantedCell, cost: float, left: float) -> bool:
-        """Return whether a run may start: its method is proved, and its `cost` in CPU seconds is within the limits."""
+        """Return whether a run may start.
+
+        Its method must have a short test run by the current code, and its `cost` in CPU seconds be within the limits;
+        `left` is the rest of the budget.
+        """
         return self._proved_here(wanted) and cost <= min(left, MOST_CPU_S)
 
     def _run(
@@ -231,7 +241,7 @@ class BackgroundWork:
         return self.far.finished > before
 
     def _plan(self, found: Sequence[CellResult], waiting: Sequence[CellJob]) -> None:
-        """Write the plan of the current runs, which `netdfl study` reads."""
+        """Write the list of the current runs, finished and waiting, which `netdfl study` reads."""
         paths = {ran.cell: ran.path for ran in found} | {job.cell: job.path for job in waiting}
         cells = {cell: os.path.relpath(path, self.out) for cell, path in paths.items()}
         if waiting:
@@ -273,7 +283,7 @@ def _why(ran: CellResult) -> str:
 
 
 def check_data(study: ClaimStudy) -> None:
-    """Raise InputError if data that a claim needs are missing."""
+    """Raise InputError if a dataset that the runs of a claim need is missing."""
     for cells in study.cells.values():
         for wanted in cells.values():
             if why := missing_data(load(wanted.file, wanted.sets)):

@@ -39,7 +39,7 @@ class Overlay:
             name: the name of the scenario.
             num_silos: the number of silos.
             num_rounds: the number of rounds.
-            given: the figures of the study.
+            given: the sizes, rates and times that the paper assumes.
         """
         found: Document = {"schema": "netdfl/1", "name": name, "nodes": num_silos, "rounds": num_rounds}
         found["world"] = {"kind": "simulated", "compute": f"{given.step_ns}ns"}
@@ -71,7 +71,7 @@ def by_formula(overlay: Overlay, ways: Ways, num_rounds: int) -> Document:
 
 
 def over_shared_lines(overlay: Overlay, silos: Silos, num_rounds: int, given: Assumptions) -> Document:
-    """Return a scenario whose messages share the lines of the network and the access links of silos."""
+    """Return a scenario whose messages share the rates of the network's lines and of the silos' access links."""
     found = overlay.scenario("shared", silos.num_sites, num_rounds, given)
     lines = {
         f"s{a}--s{b}": {"latency": f"{round(given.km_ns * km)}ns", "rate": f"{given.core_bps}bit"}

@@ -35,7 +35,7 @@ SECOND = 10**9
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The figures of a study.
+    """The sizes, rates and times that a study of silos assumes.
 
     The defaults are those of the paper's iNaturalist table: ResNet-18, lines of 1 Gbit/s, access links of 10 Gbit/s.
 
@@ -67,7 +67,7 @@ class Ways:
     """The paths between all silos of a network, and the delays of links that use them."""
 
     def __init__(self, silos: Silos, given: Assumptions) -> None:
-        """Find the path of least length between each two silos."""
+        """Find the path of least length between each two silos, with the rates and times of `given`."""
         graph: Any = nx.Graph()
         graph.add_nodes_from(range(silos.num_sites))
         graph.add_weighted_edges_from((a, b, km) for (a, b), km in silos.km.items())
@@ -178,7 +178,7 @@ def matchings(edges: Iterable[Edge]) -> list[list[Edge]]:
 
 
 def drawn_rounds(of: Sequence[Sequence[Edge]], num_rounds: int, share: float = 0.5, seed: int = 0) -> list[list[Edge]]:
-    """Draw the edges of each round: each matching takes part with probability `share`, at least one in every round.
+    """Draw the edges of each round: a matching of `of` takes part with probability `share`, at least one each time.
 
     MATCHA (Wang et al. 2019) finds unequal probabilities by a semidefinite program; here they are equal.
     """

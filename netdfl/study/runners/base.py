@@ -16,7 +16,7 @@ from typing import Protocol, Self
 from netdfl.study.keeping import Manner
 
 UNUSABLE, BROKE = 2, 4
-"""The exit codes of a run whose scenario was refused, and of a run that broke."""
+"""The exit codes of a run whose scenario was refused, and of a run that ended with an error."""
 
 
 def path_beside(run: Path, kind: str) -> Path:
@@ -44,7 +44,7 @@ USUAL = RunNeeds()
 
 @dataclass(frozen=True)
 class CellOrder:
-    """An order for one run.
+    """A study's order to a runner for one run.
 
     Attributes:
         scenario: the scenario file.
@@ -68,7 +68,7 @@ class CellOrder:
 
 @dataclass(frozen=True)
 class StudyOrder:
-    """An order for the runs of a study.
+    """A study's order to a runner for all its runs.
 
     Attributes:
         cells: the runs.

@@ -41,7 +41,7 @@ def find_runner(name: str) -> Callable[[], Runner]:
 
 
 class RunnerChoice(NamedTuple):
-    """A study's runner, the number of runs at a time (0: as many as there is room for), and the needs of each run."""
+    """A study's runner, the number of runs at a time (0: as many as there is room for), and each run's resources."""
 
     make: Callable[[], Runner]
     jobs: int

@@ -32,7 +32,7 @@ class ProcessRunner(Runner):
     module: ClassVar[str]
 
     def __init__(self) -> None:
-        """Start nothing yet."""
+        """Create the runner; its process is not started yet."""
         self._forks: subprocess.Popen[bytes] | None = None
 
     @override

@@ -65,7 +65,7 @@ class RunBegin:
 
 @dataclass(frozen=True)
 class RunState:
-    """The message with a run's present state: the contents of its `fleet.json`."""
+    """The message with the present state of a run's nodes: the contents of its `fleet.json`."""
 
     status: str
 
@@ -134,7 +134,10 @@ def make_here(packed: PackedRun) -> Iterator[RunMessage]:
 
 
 def _states(process: subprocess.Popen[bytes], file: Path) -> Iterator[RunState]:
-    """Yield the state of a run from time to time, when it has changed, until the run has ended."""
+    """Yield the state of a run's nodes from time to time, when it has changed, until the run's `process` has ended.
+
+    The run writes the state to `file`.
+    """
     said, next_s = "", time.monotonic()
     while process.poll() is None:
         time.sleep(LOOK_S)
@@ -201,9 +204,10 @@ def pack_data(name: str) -> bytes | None:
 
 
 def settle(name: str, archive: Any) -> None:
-    """Unpack a dataset into this machine's data folder, unless it is there already.
+    """Unpack the dataset `name` into this machine's data folder, unless it is there already.
 
-    Of several processes, the first unpacks it for all. `archive` is called for the archive that `pack_data` made.
+    Of several processes, the first unpacks it for all. The function `archive` returns the archive that `pack_data`
+    made.
     """
     recipe, root = _recipes()[name], data_root()
     root.mkdir(parents=True, exist_ok=True)

@@ -54,11 +54,11 @@ from netdfl.study.runners.on_ray import (
 TRIES = 3
 """The most times that a run is begun, if its worker dies each time."""
 LEAVE_S = 5.0
-"""The time in s that tasks get to remove their folders when the study is interrupted."""
+"""The time in s that canceled tasks get to remove their folders when the study is interrupted."""
 
 
 class RayRunner(ProcessRunner):
-    """A runner that gives tasks to the Ray cluster at RAY_ADDRESS, or to the cluster that this machine is part of.
+    """A runner that makes runs as tasks of the Ray cluster at RAY_ADDRESS, or of the cluster that has this machine.
 
     Without either, it starts a Ray of its own on this machine.
     """
@@ -73,7 +73,7 @@ class RayRunner(ProcessRunner):
 
 
 def main() -> None:
-    """Act as the driver: make the runs that the order on stdin lists."""
+    """Act as the driver of the Ray cluster: make the runs that the order on stdin lists."""
     die_with_parent(int(sys.argv[1]))
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # for what Ray says
@@ -125,10 +125,10 @@ class _RunTask:
 
 
 class RayStudy:
-    """The runs of one order on a Ray cluster."""
+    """The runs of one study's order, which are made on a Ray cluster."""
 
     def __init__(self, order: StudyOrder) -> None:
-        """Prepare; no task is given to Ray yet."""
+        """Prepare the runs of `order`; no task is given to Ray yet."""
         self._order = order
         self._under_way: dict[Any, _RunTask] = {}
         self._data: dict[str, list[Any]] = {}
@@ -181,7 +181,7 @@ class RayStudy:
         return {name: self._data[name]} if self._data.get(name) else {}
 
     def _hear(self, stream: Any) -> Iterator[tuple[Path, int]]:
-        """Handle the next message of a run; yield its directory and exit code if it has ended."""
+        """Handle the next message in a run's `stream`; yield the run's directory and exit code if it has ended."""
         sent = self._under_way[stream]
         match _next(stream):
             case RunBegin(node, machine):
@@ -216,7 +216,7 @@ class RayStudy:
         return sent.cell.path, code
 
     def _leave(self) -> None:
-        """Cancel the tasks under way, and wait up to `LEAVE_S` until they have left their machines."""
+        """Cancel the tasks under way, and wait up to `LEAVE_S` seconds until they have ended."""
         for stream, sent in self._under_way.items():
             with suppress(Exception):
                 _ray("").cancel(stream)
@@ -233,7 +233,7 @@ class RayStudy:
 
 
 def _next(stream: Any) -> RunBegin | RunState | ArchivePart | RunEnd | RunDeath:
-    """Return the next message of a run; if Ray reports that its task died, a `RunDeath`."""
+    """Return the next message in a run's `stream`; if Ray reports that the run's task died, a `RunDeath`."""
     try:
         return _ray("").get(next(stream))  # type: ignore[no-any-return]
     except StopIteration:
@@ -260,7 +260,10 @@ def _begin(sent: _RunTask) -> str:
 
 
 def _take(sent: _RunTask, folder: str) -> None:
-    """Unpack the run's directory, and replace paths below `folder`, on the other machine, by paths on this one."""
+    """Unpack the run's directory, which was sent by another machine.
+
+    Paths below `folder`, on that machine, are replaced by paths on this one.
+    """
     assert sent.archive is not None
     path, scenario = sent.cell.path, sent.scenario
     with writing(path, RunError):
@@ -288,7 +291,7 @@ def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
 
 
 def _elsewhere(tried: dict[str, str], cpus: int) -> dict[str, Any]:
-    """Return Ray's options for the placement of a task.
+    """Return Ray's options for the placement of a task, which needs `cpus` cores.
 
     It is spread over machines with room; after a death, a machine is preferred on which it was not `tried`.
     """

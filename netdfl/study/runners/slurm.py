@@ -37,10 +37,10 @@ LOOK_S = 1.0
 ARRIVES_S = 30.0
 """The longest time in s that a file on a shared disk takes to be seen by another machine."""
 SILENT_S = 600.0
-"""The longest time in s for which Slurm's controller may not answer."""
+"""The longest time in s that Slurm's controller may fail to answer before the study ends with an error."""
 CALL_S = 60.0
 GONE_S = 20.0
-"""The time in s that jobs get to leave their machines when the study is interrupted."""
+"""The time in s that canceled jobs get to end when the study is interrupted."""
 _SCRIPT = """#!/bin/sh
 number=$(({base} + SLURM_ARRAY_TASK_ID))
 echo "$SLURMD_NODENAME" > {folder}/$number.on
@@ -76,7 +76,7 @@ class SlurmRunner(Runner):
     """
 
     def __init__(self) -> None:
-        """Prepare; no job is submitted yet."""
+        """Create the runner; no job is submitted yet."""
         self._held = ExitStack()
         self._folder: Path | None = None
         self._calling: subprocess.Popen[str] | None = None
@@ -106,7 +106,10 @@ class SlurmRunner(Runner):
         return until is not None and time.time() + cost_s > until
 
     def _submit(self, numbers: Sequence[int]) -> None:
-        """Submit the runs with these numbers as one array. Raises InputError with the text that Slurm printed."""
+        """Submit the runs with these numbers in the order as one job array.
+
+        Raises InputError with the text that Slurm printed.
+        """
         assert self._folder is not None
         base = numbers[0] // MOST * MOST
         places = dict(folder=shlex.quote(str(self._folder)), path=shlex.quote(os.pathsep.join(filter(None, sys.path))))
@@ -219,7 +222,7 @@ class SlurmRunner(Runner):
 
 
 def _end_left(place: Path) -> None:
-    """Cancel the jobs of earlier calls in `place` that were killed before they could do so."""
+    """Cancel the Slurm jobs of earlier studies in the folder `place` that were killed before they could do so."""
     for left in place.glob(".slurm-*"):
         if not is_held(left):
             _cancel(left)
@@ -227,7 +230,7 @@ def _end_left(place: Path) -> None:
 
 
 def _cancel(folder: Path) -> None:
-    """Cancel the jobs of a call, and wait until they have left their machines."""
+    """Cancel the Slurm jobs of the study with the files in `folder`, and wait until they have ended."""
     name = f"--name={_name(folder)}"
     _call("scancel", name)
     until = time.monotonic() + GONE_S

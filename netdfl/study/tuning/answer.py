@@ -29,7 +29,7 @@ class TriedValue:
     Attributes:
         value: the value as text.
         decision: whether it reaches the target.
-        estimate: the figure's mean over the runs, with its interval; None if no run has the figure.
+        estimate: the mean of the target's metric over the runs, with its interval; None if no run has the metric.
         num_failed: the number of failed runs.
         note: a remark on the runs.
     """
@@ -44,7 +44,7 @@ class TriedValue:
 def tried(value: str, point: GridPoint, target: TuneTarget, confidence: float) -> TriedValue:
     """Decide whether a value reaches the target, by the interval of the mean over its runs (`point`).
 
-    The value misses the target if a run stalls at the end, deadlocks, loses a node or lacks the figure. If a run
+    The value misses the target if a run stalls at the end, deadlocks, loses a node or lacks the metric. If a run
     failed, nothing is decided.
     """
     found = estimates(point, target.figure, log=target.log, confidence=confidence)
@@ -84,18 +84,18 @@ class SearchAnswer:
 
     @property
     def boundary(self) -> Boundary:
-        """The indices of the values between which the answer lies."""
+        """The indices of the tried values between which the smallest value that reaches the target lies."""
         return boundary_of({place: each.decision for place, each in self.tried.items()})
 
     @property
     def answer(self) -> str | None:
-        """The smallest value that reaches the target with the asked confidence; None if no value does."""
+        """The smallest value that reaches the target with the required confidence; None if no value does."""
         place = self.boundary.reaches
         return None if place is None else self.values[place]
 
     @property
     def above(self) -> str | None:
-        """The largest value that misses the target with the asked confidence; None if no value does."""
+        """The largest value that misses the target with the required confidence; None if no value does."""
         place = self.boundary.misses
         return None if place is None else self.values[place]
 
@@ -114,7 +114,7 @@ class SearchAnswer:
         return found
 
     def lines(self) -> list[str]:
-        """Return the answer in words."""
+        """Return the answer of the search in words."""
         sign = "at least" if self.target.is_least else "at most"
         goal = f"{words(self.target.figure)} of {sign} {number(self.target.figure, self.target.bound)}"
         sure = f"with {100 * self.confidence:g} % confidence"
@@ -159,7 +159,7 @@ class SearchAnswer:
         return [each.value, *shown, each.decision, each.note]
 
     def write(self, file: Path) -> None:
-        """Write the answer as JSON. Raises RunError if the disk refuses."""
+        """Write the answer and the decisions on all tried values as JSON. Raises RunError if the disk refuses."""
         data = {
             "schema": SCHEMA,
             "scenario": self.name,

@@ -1,6 +1,7 @@
-"""The search for the smallest of ascending values that reaches a target, if a run's figure is subject to chance.
+"""The search for the smallest of ascending values that reaches a target, if a run's metric is subject to chance.
 
-Relies on: a larger value does not reach less. Decisions that contradict it are named (`Boundary.contradiction`).
+Relies on: a larger value does not make the metric worse. Decisions that contradict it are in
+`Boundary.contradiction`.
 
 Why: Between the values that surely miss the target and those that surely reach it lie some that a few runs can't
 decide. So two boundaries are searched, each by halving, and the answer is a value with the interval between them.
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Decision: TypeAlias = Literal["reaches", "misses", "open"]
-"""Whether a value reaches the target: it does with the asked confidence, it does not, or the runs do not decide."""
+"""Whether a value reaches the target: with the required confidence it does, it does not, or the runs leave it open."""
 Looked: TypeAlias = Mapping[int, Decision]
 """The decisions so far, by the value's index among the ascending values."""
 
@@ -34,7 +35,7 @@ class Boundary:
 
 
 def boundary_of(looked: Looked) -> Boundary:
-    """Return the boundaries that follow from the decisions so far."""
+    """Return the boundaries of the search that follow from the decisions on values so far."""
     misses = max((place for place, decision in looked.items() if decision == "misses"), default=None)
     reaching = [place for place, decision in looked.items() if decision == "reaches"]
     beyond = [place for place in reaching if misses is None or place > misses]
@@ -46,10 +47,10 @@ def boundary_of(looked: Looked) -> Boundary:
 def search(
     num_values: int, look: Callable[[Sequence[int]], Mapping[int, Decision]], at_a_time: int = 1
 ) -> dict[int, Decision]:
-    """Run values until both boundaries are known, and return all decisions by index.
+    """Find the smallest value that reaches the target and the largest that misses it, by running values.
 
-    `look` takes the ascending indices of values to run, and returns their decisions. After the first and the last
-    value, it gets at most `at_a_time` indices in a call.
+    Return the decision on each value that was run, by its index. `look` takes the ascending indices of values to run,
+    and returns their decisions. After the first and the last value, it gets at most `at_a_time` indices in a call.
     """
     looked: dict[int, Decision] = {}
     places: Sequence[int] = sorted({0, num_values - 1})
@@ -60,7 +61,10 @@ def search(
 
 
 def _next(looked: Looked, at_a_time: int) -> list[int]:
-    """Return the indices to run next; none if both boundaries are known."""
+    """Return the indices of at most `at_a_time` values to run next; none if both boundaries are known.
+
+    `looked` has the decisions so far.
+    """
     ends = boundary_of(looked)
     gaps = []
     if ends.reaches is not None:

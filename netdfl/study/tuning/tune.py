@@ -35,7 +35,7 @@ ANSWER = "answer.json"
 FOUND, NONE = 0, 1
 AUTO = "auto"
 BESIDE = ("virtual_duration_s", "missing", "late")
-"""Figures that are plotted beside the target's figure, as they show what a larger value costs."""
+"""Metrics that are plotted beside the target's metric, as they show what a larger value costs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class TuneOrder:
         confidence: the confidence of intervals, as a share.
         values: the values as text; empty to choose them by the scenario.
         seeds: the number of runs of each value.
-        scan: run every value, without the assumption that a larger value does not reach less.
+        scan: run every value, without the assumption that a larger value does not make the metric worse.
     """
 
     knob: Knob
@@ -73,7 +73,7 @@ class _Runs:
     found: dict[Cell, CellResult] = field(default_factory=dict)
 
     def cells(self, plan: GridPlan) -> list[Cell]:
-        """Return the cells of a plan."""
+        """Return the cells (single runs) of a grid, with the overrides of the search."""
         return list(cells_of(plan, load(self.file, self.sets).seed, self.sets))
 
     def run(self, plan: GridPlan, cells: Sequence[Cell]) -> list[CellResult]:
@@ -111,10 +111,10 @@ def tune(
     far: StudyProgress | None = None,
     make_runner: Callable[[], Runner] = LocalRunner,
 ) -> int:
-    """Search, write the table, the figures and `answer.json` below `out`, and print the answer.
+    """Search for the smallest deadline or quorum that reaches a target; print it and return an exit code.
 
-    Runs are simulated. Runs that are below `out` already are not made again. Returns 0 if a value reaches the target,
-    else 1.
+    The table, the plots and `answer.json` are written below `out`. Runs are simulated. Runs that are below `out`
+    already are not made again. Returns 0 if a value reaches the target, else 1.
 
     Raises InputError for a scenario or a value that can't be searched.
     """
@@ -130,7 +130,7 @@ def tune(
 
 
 def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
-    """Return the grid of the search.
+    """Return the grid of runs for the search: all values of the deadline or quorum, each with all seeds.
 
     Without `--values`, quorums come from the graph, and deadlines from runs with `deadline: auto`.
     """
@@ -153,7 +153,7 @@ def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
 
 
 def _check_measured(runs: _Runs, scenario: Scenario, target: TuneTarget) -> None:
-    """Raise InputError if the scenario's task never measures the target's figure."""
+    """Raise InputError if the scenario's task never measures the target's metric."""
     bound = "at_least" if target.is_least else "at_most"
     try:
         load(runs.file, [*runs.sets, f"expect.{target.figure}={{{bound}: {target.bound!r}}}"])
@@ -165,7 +165,7 @@ def _check_measured(runs: _Runs, scenario: Scenario, target: TuneTarget) -> None
 def _deadlines(runs: _Runs, plan: GridPlan, order: TuneOrder) -> list[str]:
     """Return deadlines to try, around the lengths of rounds in runs with `deadline: auto`.
 
-    It makes these runs and prints the range of the target's figure in them.
+    It makes these runs and prints the range of the target's metric in them.
     """
     path = PATHS["deadline"]
     auto = GridPlan(plan.name, runs.file, plan.cases, {path: overrides("deadline", [AUTO])}, order.seeds, plan.figures)
@@ -222,7 +222,7 @@ def _write(runs: _Runs, plan: GridPlan, tuning: SearchAnswer) -> None:
 
 
 def draw_curve(ran: Sequence[CellResult], tuning: SearchAnswer, drawn: FigureSpec, folder: Path) -> None:
-    """Plot the target's figure by value into `folder`, with the target as a line, the answer's interval as a band."""
+    """Plot the target's metric by value into `folder`, with the target as a line, the answer's interval as a band."""
     points = [point for point in points_of(ran) if point.figures.get(drawn.y)]
     if not points:
         return

@@ -25,23 +25,23 @@ _LEAST_NS = 1000
 
 @dataclass(frozen=True, slots=True)
 class TuneTarget:
-    """A bound for a figure at the end of a run: a least accuracy, or a largest consensus distance."""
+    """A bound for a metric at the end of a run: a least accuracy, or a largest consensus distance."""
 
     figure: str
     bound: float
 
     @property
     def is_least(self) -> bool:
-        """Whether larger figures are better."""
+        """Whether larger values of the metric are better."""
         return self.figure == "test_accuracy"
 
     @property
     def log(self) -> bool:
-        """Whether the figure is averaged and drawn by its logarithm, as distances are."""
+        """Whether the metric is averaged and drawn by its logarithm, as distances are."""
         return not self.is_least
 
     def met_by(self, value: float) -> bool:
-        """Return whether a value of the figure meets the target."""
+        """Return whether a value of the metric meets the target."""
         return value >= self.bound if self.is_least else value <= self.bound
 
 

@@ -23,7 +23,10 @@ Shared: TypeAlias = Literal["uplink", "link"]
 BITS = 8
 DRAWS, SHARE, NORMAL = 200, 0.95, 1.96
 APART = 4.0
-"""A node gets its own fit if its figure is this many standard deviations from the fleet's, which is rare by chance."""
+"""A node gets its own fit if its latency or rate is this many standard deviations from the fleet's.
+
+That is rare by chance.
+"""
 SPREAD = 1.3
 """The smallest ratio of large to small messages with which a latency can be told from a rate."""
 RESOLUTION = 1e-6
@@ -32,8 +35,11 @@ UNSURE_S = 1e-9
 TINY = 1e-12
 STEPS = 30
 CLEARLY, ALIKE = 0.8, 0.005
-"""CLEARLY: one reading of the bytes fits better if its mean deviation is less than this share of the other
-reading's. ALIKE: this share of the mean delay is added to both deviations before."""
+"""CLEARLY: the largest ratio of two mean deviations with which one model of rates fits clearly better than the other.
+
+The two models are a rate of each node's uplink and a rate of each link. ALIKE: this share of the mean delay is added to
+both deviations before.
+"""
 
 
 class FittedValue(NamedTuple):
@@ -62,11 +68,11 @@ class FittedLink(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit:
-    """The fitted figures of a fleet's network and nodes.
+    """The fitted latencies, rates and compute times of a fleet.
 
     Attributes:
-        shared: the reading of the bytes that fits better: an `uplink` that all messages of a node share, or a rate of
-            each `link`.
+        shared: what has the rate, by the better fit or as given: an `uplink` that all messages of a node share, or each
+            `link`.
         whole: latency and rate of all messages, except those in `by_node`.
         by_node: latency and rate of the messages that a node sent, for nodes that differ from the others.
         compute_s: the mean time in s that a node computes in a round.
@@ -74,8 +80,8 @@ class Fit:
         slow: the slow nodes, each with the factor by which it takes longer.
         error_s: the median deviation in s of a delay from the fit.
         messages: the number of messages.
-        told_apart: whether sizes differ enough to tell a latency from a rate; if not, the latency is the given one.
-        clearly: whether the reading fits clearly better than the other one, or was given.
+        told_apart: whether message sizes differ enough to tell latency from rate; if not, the latency is the given one.
+        clearly: whether `shared` fits clearly better than the other possibility, or was given.
     """
 
     shared: Shared
@@ -96,7 +102,7 @@ def fit(samples: RecordedTimes, latency_s: float = 0.0, reading: Shared | None =
     Args:
         samples: the samples.
         latency_s: the latency in s to take if all messages are about equally large.
-        reading: the thing that has the rate; None takes what fits better, and the uplink if both fit.
+        reading: what has the rate, an `uplink` or a `link`; None takes what fits better, and the uplink if both fit.
         seed: the seed of the bootstrap.
     """
     rng = Streams(seed).rng("fit")
@@ -118,7 +124,7 @@ def fit(samples: RecordedTimes, latency_s: float = 0.0, reading: Shared | None =
 
 
 def _vary(nbytes: Floats) -> bool:
-    """Return whether sizes differ enough to tell a latency from a rate."""
+    """Return whether message sizes differ enough to tell a latency from a rate."""
     return bool(nbytes.max() > SPREAD * nbytes.min())
 
 
@@ -156,8 +162,8 @@ def _least_deviations(
 ) -> tuple[Floats, Floats]:
     """Return latencies in s, and seconds for a byte, with the least absolute deviations, found by repeated weighting.
 
-    Neither is below 0. `times` has a row for each fit, with the number of times that each sample counts; `fixed` is a
-    given latency.
+    Neither is below 0. `nbytes` are the bytes of each sample. `times` has a row for each fit, with the number of times
+    that each sample counts; `fixed` is a given latency.
     """
     y, latent, scale = samples.delay, samples.latent, float(nbytes.max()) or 1.0
     at, weights = nbytes / scale, times.copy()

@@ -22,7 +22,7 @@ JITTER = 0.01
 
 @dataclass(frozen=True)
 class Twin:
-    """A twin of a run's fleet: the fit, the scenario with its figures, and notes on what the fit can't determine."""
+    """A twin of a run's fleet: the fit, the scenario with fitted values, and notes on what the fit can't determine."""
 
     fit: Fit
     document: Document
@@ -33,7 +33,7 @@ class Twin:
         return plain_to_yaml(self.document)
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return a row for each figure: its name, its value and its interval, as text."""
+        """Return a row for each fitted latency, rate or time: its name, its value and its interval, as text."""
         found, whole = self.fit, self.fit.whole
         rows = list(_rows_of("all nodes", whole, found.shared))
         for node, line in sorted(found.by_node.items()):
@@ -47,7 +47,7 @@ def make_twin(path: Path | str, latency_s: float = 0.0, reading: Shared | None =
     Args:
         path: the directory of the run.
         latency_s: the latency in s to take if all messages are about equally large.
-        reading: the thing that has the rate, an `uplink` or a `link`; None takes what fits better.
+        reading: what has the rate, an `uplink` of a node or a `link`; None takes what fits better.
 
     Raises:
         InputError: The record has too few messages or rounds.
@@ -61,7 +61,7 @@ def make_twin(path: Path | str, latency_s: float = 0.0, reading: Shared | None =
 def pace(twin: Twin, factor: float = 1.0, end: int = 0) -> Document:
     """Return the twin's scenario with all rates multiplied by `factor`.
 
-    `end` chooses the figures: 0: the fitted values; 1: the fast ends of their intervals; -1: the slow ends.
+    `end` chooses the numbers: 0: the fitted values; 1: the fast ends of their intervals; -1: the slow ends.
     """
     return twin_document(twin.document, twin.fit, factor, end)
 
