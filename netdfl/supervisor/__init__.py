@@ -1,1 +1,1 @@
-"""The supervision of a fleet: starts, stalls, restarts, evaluation. Each policy is written once for all worlds."""
+"""The supervision of a fleet of nodes: starts, stalls, restarts, evaluation; the same for simulated and real nodes."""

@@ -1,7 +1,8 @@
-"""The supervisor's part in core links of real worlds: nodes report their flows, and get a rate for each flow.
+"""The sharing of emulated core links among real nodes: they report their flows, the supervisor sends each flow's rate.
 
 Reports that come within a short pause are answered together, so that a thousand flows that begin at once cost one
-division. The pause grows with the time that a division takes, so that the supervisor has time for its other work.
+computation of rates. The pause grows with the time that such a computation takes, so that the supervisor has time for
+its other work.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from netdfl.worlds.base import VirtualWorld
 
 PAUSE_NS = 1_000_000
 _TIMES = 4
-"""The pause between two divisions, as a multiple of the time that the last one took."""
+"""The pause between two computations of flow rates, as a multiple of the time that the last one took."""
 
 
 class CoreLinkRates:
-    """The division of core links among the flows of a fleet whose nodes emulate their own links."""
+    """The division of core links' bandwidth among the flows of a fleet whose nodes emulate their own links."""
 
     def __init__(self, fleet: FleetState, refused: Callable[[str, FateReason, NodeId], None]) -> None:
-        """Prepare for `fleet`. `refused` gets the text, the reason and the sender of each invalid report."""
+        """Prepare to share the core links of `fleet`. `refused` gets text, reason and sender of each invalid report."""
         self._fleet, self._refused = fleet, refused
         core = None if isinstance(fleet.world, VirtualWorld) else build_underlay(fleet.scenario)
         shared = None if core is None else SharedCore(core, Streams(fleet.scenario.seed))
@@ -40,12 +41,12 @@ class CoreLinkRates:
         self._closed = False
 
     def begin(self) -> None:
-        """Apply scheduled changes of core links from now on, as the fleet's time has begun."""
+        """Apply scheduled changes of core links from now on; the fleet has just started."""
         if self._division is not None and (due := self._division.next_ns) is not None:
             self._wake_at(due)
 
     def take(self, node: NodeId, report: CoreFlows) -> None:
-        """Record the flows that `node` reports; the answer follows after a short pause."""
+        """Record the flows that `node` reports; after a short pause the rates of these flows are sent to it."""
         try:
             if self._division is None:
                 raise ValueError(f"node {node} offers rates over core links, and the fleet has none")

@@ -1,4 +1,4 @@
-"""The evaluation of each round's models: when it starts, and where its figures go, in every world."""
+"""The evaluation of each round's models: when it starts, and where its metrics are recorded, in every world."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class EvaluationTracker:
             self._look_at(round)
 
     def judged(self, round: int, figures: Mapping[str, float]) -> None:
-        """Record the figures of the evaluated `round`, by name."""
+        """Record the metrics of the evaluated `round`; `figures` has each metric's value by name."""
         self._judged.add(round)
         for name, value in figures.items():
             figure, node = split_figure(name)

@@ -32,13 +32,13 @@ class FleetState:
         world: the world in which the fleet runs, such as simulation or processes.
         status: the status that displays show.
         store: the store of the record.
-        note: receives messages for people.
+        note: is called with each message for the user.
         start_ns: when the fleet started, in its own time; None: it has not.
         error: the error that ends the run.
-        changed: set by events that may end a wait.
+        changed: set by events that may end a wait of the supervisor.
         hellos: the last introduction (`Hello`) of each node, and of the evaluator.
-        epochs: the number of the current life of each node.
-        progress: the last report of each life of a node.
+        epochs: the number of the latest start of each node's process, 0 for the first.
+        progress: the last progress report, by node and number of its process's start.
         begun_s: when the run began, by the monotonic clock.
     """
 
@@ -72,7 +72,7 @@ class FleetState:
         return joins_by_node(self.schedule)
 
     def now_ns(self) -> int:
-        """Return the fleet's time; 0 before the start."""
+        """Return the time on the fleet's clock, virtual or real, in ns; 0 before the start."""
         return 0 if self.start_ns is None else self.world.clock.now_ns()
 
     def broke(self, error: Exception) -> None:
@@ -103,16 +103,16 @@ class FleetState:
 
     @property
     def oracle(self) -> bool:
-        """Whether the supervisor tells nodes which nodes are gone."""
+        """Whether the supervisor is the nodes' failure detector, which tells them which other nodes are down."""
         return bool(self.scenario.failure_detector.kind == "oracle")
 
     def tell_gone(self, node: NodeId, reason: str) -> None:
-        """Tell the other nodes that `node` is gone, if the failure detector is the oracle."""
+        """Tell the other nodes that `node` is gone and the `reason`, if the failure detector is the oracle."""
         for other in sorted(self.live) if self.oracle else ():
             self.world.order(other, Gone(node, reason))
 
     def add_up(self) -> None:
-        """Update the totals in the status, even before the nodes' common start."""
+        """Update the totals of time, bytes and messages in the fleet's status, even before the nodes' common start."""
         self.status.elapsed_s = self.status.wall_s = max(0, self.now_ns()) / 1e9
         if isinstance(self.world, VirtualWorld):
             self.status.wall_s = 0.0 if self.begun_s is None else time.monotonic() - self.begun_s

@@ -1,4 +1,4 @@
-"""The detection of stalls among real nodes: a quiet fleet is probed, and two equal probes confirm a stall."""
+"""The detection of stalls among real nodes: a fleet without progress is probed; two equal probes confirm a stall."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FOR_SHOW = 0
 
 
 class ProbingWatch(StallWatch):
-    """A stall watch that knows the fleet by its nodes' answers to probes.
+    """A stall watch over real nodes, which asks them for their state by probes.
 
     A process that does not answer for `stopped_after_ns` counts as stopped.
     """
@@ -72,7 +72,7 @@ class ProbingWatch(StallWatch):
         super().heard(node, round, now_ns)
 
     def answered(self, node: NodeId, reply: ProbeReply) -> None:
-        """Store a node's account of itself for the display, and for the snapshot if it answers the latest probe."""
+        """Store the state that a node reports: for the display, and for the snapshot if it answers the latest probe."""
         account = Account.from_json(reply.account)
         self._note(account)
         if reply.id == self._probe and reply.id != FOR_SHOW:
@@ -96,7 +96,7 @@ class ProbingWatch(StallWatch):
         return self.heard_ns.get(node, self.pace.rounds[node][1])
 
     def _note(self, account: Account) -> None:
-        """Store a node's wait, from its account, for the status display."""
+        """Store what a node waits for, from the state that it reported (`account`), for the status display."""
         self._slow.pop(account.node, None)
         wait = account.wait
         if wait is not None and wait.what is not WaitKind.ROOM:
@@ -104,7 +104,7 @@ class ProbingWatch(StallWatch):
             self._slow[account.node] = WaitInBrief(wait.round, tuple(sorted(awaited)), wait.since_ns)
 
     def _ask_slow(self, now_ns: int) -> None:
-        """Ask the nodes that have been longest in their round for their waits, each about once a second."""
+        """Ask the nodes that have been longest in their round what they wait for, each about once a second."""
         rounds = self.pace.rounds
         slow = sorted((rounds[node][1], node) for node in self.fleet.running if rounds[node][1] <= now_ns - SHOWN_NS)
         for _, node in slow[:MOST_SHOWN]:
@@ -124,7 +124,7 @@ class ProbingWatch(StallWatch):
             self.fleet.broke(error)
 
     async def _watch(self) -> None:
-        """Probe the fleet when a node has been quiet for long, and less often while nothing is found."""
+        """Probe the fleet when a node has begun no round for long, and less often while no stall is found."""
         looked_ns = 0
         while not self.over:
             await asyncio.sleep(LOOK_S)
@@ -215,9 +215,13 @@ class ProbingWatch(StallWatch):
                 return
 
     def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> DownNode | None:
-        """Return the state of a `node` that gave no valid account of itself; None if it gave one.
+        """Return the state of a `node` that crashed, is paused or left a probe unanswered; None if it runs and answers.
 
-        A live node that was not `asked` has only just begun.
+        Args:
+            node: the node.
+            now_ns: the time of the probe.
+            asked: whether the probe was sent to it; a live node that was not asked has only just started.
+            lives: whether it has neither crashed nor yet to join.
         """
         round = self.fleet.status.nodes[node].round
         if node in self._answered or not lives:

@@ -1,4 +1,4 @@
-"""Scheduled crashes, restarts and joins: when each node comes, and how the other nodes learn of it."""
+"""Scheduled crashes, restarts and joins: when each node returns or joins, and how the other nodes learn of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Restarts:
         evaluation: the tracker of evaluations.
         due: the nodes that are down and will restart, with their timers.
         backs: the last return of each node, or the next one if it is down.
-        hoped: by node that was lost with its machine, the time in ns until when its owner may start it again.
+        hoped: for each node that was lost with its machine, the time in ns until when the machine's owner may restart
+            it.
         by_round: the nodes that join as soon as any node begins a certain round, each with its event.
     """
 
@@ -104,13 +105,13 @@ class Restarts:
         self.evaluation.look()
 
     def has_crashed(self, node: NodeId, epoch: int) -> bool:
-        """Return whether life `epoch` of `node` ended as scheduled."""
+        """Return whether start number `epoch` of `node`'s process (0: the first) ended in a scheduled crash."""
         return self._crashed.get(node) == epoch
 
     def died(self, node: NodeId, within_ns: int | None) -> None:
         """Record that `node` ended unplanned.
 
-        Whatever started it may restart it within `within_ns` nanoseconds; None: it stays away.
+        Whatever started it may restart it within `within_ns` nanoseconds; None: it will not return.
         """
         self.due.pop(node, None)
         self.hoped.pop(node, None)
@@ -226,15 +227,16 @@ class Restarts:
 
 
 def waits_on(scenario: Scenario) -> bool:
-    """Return whether nodes wait for missing ones without end, so that a returning node must make each missed round."""
+    """Return whether nodes wait for missing ones without end, so that a returning node must redo each missed round."""
     return scenario.wait.deadline is None and scenario.failure_detector.kind == "none"
 
 
 def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus], due: Iterable[NodeStatus] = ()) -> int:
-    """Return the round in which a node with its stored state continues, after repeating the round of its crash.
+    """Return the round in which a node that restarts with its stored state continues, once its crash's is repeated.
 
-    It is the earliest round of any of `others`, which may need its message; 0 means the next one. Where no node goes on
-    without a missing one, the nodes in `due`, which will return, count too: they continue where they were.
+    `back` is the node's restart. The round is the earliest round of any of `others`, which may need its message; 0
+    means the next one. Where no node goes on without a missing one, the nodes in `due`, which will return, count too:
+    they continue where they were.
     """
     if not back.keep_state or back.replays or catches_up(scenario):
         return 0

@@ -1,9 +1,9 @@
 """The resumption of a killed run of real nodes, from its checkpoints and its record.
 
-Every node restarts from its last checkpoint, on the fleet's own clock, and the record continues. Whether this equals
-a run that was never killed depends on the checkpoints. With acknowledged delivery and a checkpoint each round nothing
-is missing: messages that a node had taken and not saved are still unacknowledged at their senders. Otherwise messages
-under way are lost, and checkpoints of different rounds are no state that the fleet was ever in: then the verdict
+Every node restarts from its last checkpoint, on the fleet's own clock, and the record continues. Whether this equals a
+run that was never killed depends on the checkpoints. With acknowledged delivery and a checkpoint each round nothing is
+missing: messages that a node had taken and not saved are still unacknowledged at their senders. Otherwise messages
+under way are lost, and checkpoints of different rounds are no state that the fleet was ever in: then the run's verdict
 says so.
 """
 
@@ -40,8 +40,8 @@ class Resumption:
     """The state in which a killed run continues.
 
     Attributes:
-        epoch: the number that the nodes' lives have from now on.
-        at_ns: the fleet's time at which the run continues.
+        epoch: the number of this start of the nodes' processes, one more than any before.
+        at_ns: the time on the fleet's clock at which the run continues.
         rounds: the number of rounds that each node had ended.
         at_least: the round before which no node continues, as other nodes would not send their messages again.
         down: nodes that crashed before and do not return.
@@ -61,7 +61,7 @@ class Resumption:
 
     @property
     def life(self) -> Life:
-        """The life (its number, and how it begins) in which every node continues."""
+        """The number of this start of the nodes' processes, and that they continue from their stored state."""
         return Life(self.epoch, Rejoin(keep_state=True, round=0, at_least=self.at_least))
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def note(path: Path, resumption: Resumption) -> None:
 
 @with_config(OPEN)
 class ResumptionForm(TypedDict):
-    """The form of an entry of `resumed.json`."""
+    """The JSON keys that are read from an entry of `resumed.json`, the list of a run's resumptions."""
 
     at_s: Seconds
     doubt: str
@@ -148,7 +148,7 @@ def _absent(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
 
 
 def _last_ns(run: Run) -> int:
-    """Return the time of the last entry of the record."""
+    """Return the time of the last entry of the record, in ns."""
     times = "SELECT sent_s AS t FROM messages UNION ALL SELECT at_s FROM metrics UNION ALL SELECT at_s FROM events"
     return round((run.rows(f"SELECT max(t) FROM ({times})")[0][0] or 0) * NS_PER_S)
 

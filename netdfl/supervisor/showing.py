@@ -24,7 +24,7 @@ class StatusReporter:
     """A reporter that calls `show` with the status of `fleet`, and writes the status to `fleet.json`."""
 
     def __init__(self, fleet: FleetState, stalls: StallWatch, show: Callable[[FleetStatus], None]) -> None:
-        """Report on `fleet`; `stalls` knows its nodes' waits."""
+        """Report on `fleet` by calling `show` with its status; `stalls` lists the waits of nodes that it includes."""
         self._fleet = fleet
         self._stalls = stalls
         self._show = show
@@ -32,7 +32,7 @@ class StatusReporter:
         self._resources: ResourceLog | None = None
 
     def begin(self) -> None:
-        """Begin to report, when the fleet's time starts; what happened before was recorded as events."""
+        """Begin to report, when the fleet starts; what happened before was recorded as events."""
         self._again_s = time.monotonic() + SHOW_S
         if self._fleet.directory.kept:
             self._resources = ResourceLog(

@@ -1,4 +1,4 @@
-"""The check of nodes' software versions, which may differ from the supervisor's: refused, or reported once."""
+"""The check of nodes' software versions against the supervisor's: refused if results would differ, else reported."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ HERE = "the supervisor"
 
 
 def software_of(fleet: FleetState) -> dict[NodeId, Versions]:
-    """Return the versions that each node reported; empty if all use the supervisor's."""
+    """Return the software versions that each node reported; empty if all use the supervisor's."""
     if not _ours(fleet):
         return {}
     return {node: taken(hello.versions) for node, hello in sorted(fleet.hellos.items()) if node != EVALUATOR}
 
 
 def compare(fleet: FleetState) -> None:
-    """Report differences between the nodes' versions and the evaluator's.
+    """Report differences between the nodes' software versions and the evaluator's.
 
     Raises MachineError if their results would differ.
     """
@@ -34,6 +34,6 @@ def compare(fleet: FleetState) -> None:
 
 
 def _ours(fleet: FleetState) -> Mapping[str, str]:
-    """Return the versions of the evaluator, which are the supervisor's; empty if the nodes use the same ones."""
+    """Return the software versions of the evaluator, which are the supervisor's; empty if all nodes use the same."""
     hello = fleet.hellos.get(EVALUATOR)
     return {} if hello is None else hello.versions

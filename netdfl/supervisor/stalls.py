@@ -40,7 +40,7 @@ from netdfl.supervisor.restarts import Restarts
 from netdfl.worlds.base import VirtualWorld
 
 SHOWN_NS = NS_PER_S // 2
-"""Waits that are shorter, in ns, are not shown while a fleet runs."""
+"""The shortest wait of a node for messages, in ns, that a running fleet's status shows."""
 NO_PACE = frozenset({Cause.DEADLOCK, Cause.LOST_MESSAGE, Cause.UNREACHABLE})
 """Causes of stalls by which a round takes unusually long, so that it must not count for the usual length of rounds."""
 MOST_SHOWN = 6
@@ -95,14 +95,14 @@ class StallWatch:
         self.unfinished: list[str] = []
 
     def begin(self) -> None:
-        """Start to watch."""
+        """Start to watch the fleet for stalls."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching the fleet."""
 
     def answered(self, node: NodeId, reply: ProbeReply) -> None:
-        """Handle the answer of `node` to a probe."""
+        """Handle the answer of `node` to a probe, which asked it for its state."""
 
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
         """Record that `node` is in `round`; a round with a crash or pause does not count for its usual round length."""
@@ -112,7 +112,7 @@ class StallWatch:
         self.pace.at(node, round, now_ns)
 
     def waits(self) -> Mapping[NodeId, WaitInBrief]:
-        """Return the waits, as far as known, of nodes that have been long in their round."""
+        """Return what the nodes that have been long in their round wait for, as far as known."""
         return {}
 
     def may_be_stopped_ns(self) -> int:
@@ -120,7 +120,7 @@ class StallWatch:
         return 0
 
     def waiting(self) -> list[WaitingStatus]:
-        """Return the waits that have lasted longest, of those that have lasted for at least `SHOWN_NS`."""
+        """Return the longest waits of nodes for messages, of those that have lasted for at least `SHOWN_NS`."""
         least_ns = self.fleet.now_ns() - SHOWN_NS
         waits = self.waits()
         longest = sorted((wait.since_ns, node) for node, wait in waits.items() if wait.since_ns <= least_ns)
@@ -138,7 +138,7 @@ class StallWatch:
         """Record that the server has finished: clients now end when they have nothing to do or after a grace period."""
 
     def finish(self) -> None:
-        """At the end of the run, close findings about nodes that continued, and store which nodes are unfinished."""
+        """At the end of the run, mark stalls as over if no node runs any more, and list nodes that did not finish."""
         if not self.fleet.running:
             self.history.take(())
         found, snapshot = self._at_the_end()
@@ -146,14 +146,14 @@ class StallWatch:
         self.unfinished = unfinished(self.fleet.status, self.fleet.server, left, snapshot)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
-        """Return the findings at the end of the run, and the final snapshot of the fleet if there is one."""
+        """Return the stalls diagnosed at the end of the run, and the final snapshot of the fleet if there is one."""
         return self.history.findings, None
 
     def _can_send_again(self, src: NodeId, message: Again) -> bool:
         return src in self.fleet.live
 
     def _judge(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
-        """Report new findings, end stalls as the scenario asks, and end the run if nothing else can happen."""
+        """Report the new stalls in `found`, end stalls as the scenario asks, and end the run if nothing can happen."""
         self._tell(found, snapshot)
         acted = self._recover(found, snapshot)
         self.awaits_links = self.recovery.waits(found, snapshot)
@@ -169,7 +169,10 @@ class StallWatch:
         self.fleet.changed.set()
 
     def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> DownNode | None:
-        """Return the state of a `node` that, as far as is known, is absent, crashed or paused; None if it runs."""
+        """Return the state of a `node` that, as far as is known, is absent, crashed or paused; None if it runs.
+
+        `account` is the state that the node itself reported last, if any.
+        """
         phase, since_ns = self.fleet.status.nodes[node].phase, self.pace.rounds[node][1]
         if phase is Phase.ABSENT:
             at_ns, event = (
@@ -215,7 +218,7 @@ class StallWatch:
                 self.fleet.note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: result.json has them all")
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot to be stored with `finding`."""
+        """Return the fleet's snapshot to be stored with `finding`, a diagnosed stall."""
         return snapshot
 
     def _record(self, kind: str, finding: Finding, snapshot: Snapshot, **more: str | bool) -> None:
@@ -223,7 +226,7 @@ class StallWatch:
         self.fleet.store.event(snapshot.at_ns, finding.roots[0], finding.round, kind, **details)
 
     def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
-        """Send the orders that end the stalls; return whether there were any."""
+        """Send nodes the orders that end the stalls `found`, such as to repeat a message; return whether any went."""
         acted = False
         for finding in found:
             orders = self.recovery.orders(finding, snapshot)
@@ -250,21 +253,21 @@ class ExactWatch(StallWatch):
         self.world.watched_by(self)
 
     def look(self, now_ns: int) -> None:
-        """Look for stalls if some node has been quiet for long, or if an earlier finding may be over."""
+        """Look for stalls if some node has begun no round for long, or if an earlier stall may be over."""
         self.due_ns = self.pace.next_look_ns(now_ns)
         if self._fewer or self.history.open or self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
             self._fewer = False
             self._look(now_ns)
 
     def idle(self) -> None:
-        """Diagnose why every node waits though nothing can run and no timer is due; free a node, or end the run."""
+        """Diagnose why every node waits while nothing can run and no timer is due; end the stall, or else the run."""
         snapshot, found = self.seen(idle=True)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot):
             self._end()
 
     def seen(self, *, idle: bool) -> tuple[Snapshot, list[Finding]]:
-        """Take a snapshot of the fleet; return it with its findings. `idle`: nothing can run and no timer is due."""
+        """Return a snapshot of the fleet and the stalls diagnosed in it. `idle`: nothing can run, no timer is due."""
         snapshot = self._snapshot(self.fleet.now_ns(), idle=idle)
         found = diagnose(snapshot, patience_ns=self.pace.patience_ns, allows=self.allows)
         return snapshot, found + (self._unnamed(found, snapshot) if idle else [])
@@ -303,7 +306,7 @@ class ExactWatch(StallWatch):
         return self.history.findings, snapshot
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
-        """Return a finding, in a list, about nodes that stand still and that no other finding names; empty if none."""
+        """Return a diagnosis, in a list, of running nodes without progress that `found` leaves out; empty if none."""
         told = {node for finding in found for node in (*finding.roots, *finding.culprits, *finding.behind)}
         running = [node for node in self.fleet.running if snapshot.nodes[node].state is not State.PAUSED]
         left = tuple(node for node in running if node not in told)

@@ -71,9 +71,9 @@ INTERRUPT_GRACE_S = 1.2
 class FleetOutcome:
     """The outcome of a fleet's run, besides its record.
 
-    `figures` is its world's final report, `error` the reason if the run failed, else None. `stalled` has the stalls
-    that were found, `unfinished` sentences on nodes that did not finish, `software` versions that may differ from these
-    here.
+    `figures` has final counts of link rules and the hash of simulated events, `error` the reason if the run failed,
+    else None. `stalled` has the stalls that were found, `unfinished` sentences on nodes that did not finish, `software`
+    versions that may differ from these here.
     """
 
     duration_s: float
@@ -87,7 +87,7 @@ class FleetOutcome:
 
 
 class Supervisor:
-    """The supervisor of one run, which listens to the events of its world."""
+    """The supervisor of one run, which handles the events of the world (simulated or real) where its nodes run."""
 
     def __init__(
         self,
@@ -100,9 +100,9 @@ class Supervisor:
         resumption: Resumption | None = None,
         store: Store | None = None,
     ) -> None:
-        """Prepare to run `scenario` in `world`; `show` receives the status, `note` receives messages for people.
+        """Prepare to run `scenario` in `world`; `show` receives the status, `note` messages for the user.
 
-        Rows are recorded in `store`, by default the store of `directory`.
+        The run is recorded in `store`, by default the store of `directory`.
         """
         store = StoreWriter(directory.path, "fleet", scenario.record.sampling) if store is None else store
         status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
@@ -242,7 +242,7 @@ class Supervisor:
 
     @property
     def _grace_s(self) -> float:
-        """Seconds that nodes may take to leave, longer after a complete run."""
+        """The seconds that processes may take to end when ordered to; longer after a complete run."""
         if self.interrupted or self.fleet.error is not None:
             return INTERRUPT_GRACE_S if self.interrupted else GRACE_S
         return max(GRACE_S, self.stalls.may_be_stopped_ns() / NS_PER_S)
@@ -356,7 +356,7 @@ class Supervisor:
             self.fleet.note(f"node {node} was started again")
 
     def refused(self, what: str, reason: FateReason = FOREIGN, src: NodeId | None = None) -> None:
-        """Count and record a refused call of a stranger, or a refused report of the node `src`."""
+        """Count and record a refused call from outside the fleet, or a report of node `src`; `what` describes it."""
         if messages := self._refusal_limiter.count(reason, src, what):
             details: dict[str, Scalar] = {"messages": messages} if messages > 1 else {}
             details |= {} if src is None else {"src": src}
@@ -386,7 +386,7 @@ class Supervisor:
         self.evaluation.look()
 
     def _on_hello(self, hello: Hello) -> None:
-        """Handle the hello of a node or of the evaluator, at its first start or after a restart."""
+        """Handle the introduction (`Hello`) of a node or of the evaluator, at its first start or after a restart."""
         fleet = self.fleet
         fleet.hellos[hello.node] = hello
         if hello.node != EVALUATOR:
