@@ -112,12 +112,12 @@ class NodeState(NamedTuple):
         return state, Update(self.x, update.x, update.extras, update.loss)
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
-        """Return the new state, and the messages of the mixing in `step`."""
+        """Return the new state, and the messages to send in the round's mixing step number `step`."""
         mixing, outbox = alg.mixing.outgoing(self.mixing, update, step, view)
         return self if mixing is self.mixing else self._replace(mixing=mixing), outbox
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
-        """Combine the messages of `step` by the mixing; return the new state and update."""
+        """Mix the messages received in the round's mixing step number `step`; return the new state and update."""
         mixing, mixed, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
         same = mixing is self.mixing and received is self.received
         after = self if same else self._replace(mixing=mixing, received=received)
@@ -148,7 +148,11 @@ class KeepsStatistics(Protocol):
         """Start local steps at the model `z`; `kept` are buffers that stay at the node, by name."""
 
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
-        """Return `x`, the result of the local steps, with their statistics, and the buffers that stay at the node."""
+        """Return `x` and the buffers that stay at the node; `weight` is the push-sum weight.
+
+        `x` is the result of the local steps; the running statistics of these steps, if they are mixed with other
+        nodes', are written into it.
+        """
 
 
 @cache
@@ -164,7 +168,7 @@ def _is_own(kind: type) -> bool:
 
 
 def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
-    """Return the `found` result of a local solver. Raises OwnPartError if a user's solver returned a wrong one."""
+    """Return `found`, a local solver's result from `y`. Raises OwnPartError if a user's solver returned a wrong one."""
     checked: tuple[Any, Update] = found
     if not _is_own(type(solver)):
         return checked
@@ -223,7 +227,7 @@ class RoundContext(Protocol):
         """Return the initial state: a new one, or the one restored after a restart."""
 
     def rounds(self, first: int) -> AsyncIterator[View]:
-        """Yield the view of each round from `first` to the scenario's last, as the node begins it."""
+        """Yield the node's view of the network in each round, from `first` to the last, as it begins the round."""
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
         """Run one local round off the event loop."""
@@ -235,16 +239,19 @@ class RoundContext(Protocol):
         """Return the number of message exchanges in a round, which the mixing decides."""
 
     def drawing(self, what: str, round: int, *key: int) -> AbstractContextManager[object]:
-        """Make random numbers that a user's part draws inside the context depend on (node, round, `what`, `key`)."""
+        """Make random numbers that a user's part draws inside the context depend on (node, round, `what`, `key`).
+
+        `what` names the use of the numbers, `key` tells several such uses in a round apart.
+        """
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
         """Run a computation: inline if it is short, off the event loop if it would block the loop."""
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
-        """Send the payloads of one step without waiting for their delivery."""
+        """Send the messages of the round's exchange number `step`, without waiting for their delivery."""
 
     async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
-        """Wait, as the policy says, for the step's messages from the in-neighbors (or `sources`)."""
+        """Wait, as the policy says, for messages of exchange number `step` from the in-neighbors (or `sources`)."""
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
         """Wait for messages that are `lag` rounds old, then return all received ones up to this round.

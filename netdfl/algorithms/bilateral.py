@@ -29,7 +29,7 @@ class Desk:
     """One node's vector in pairwise exchanges, and its answers to peers. Only one exchange happens at a time."""
 
     def __init__(self, ctx: RoundContext, mixing: parts.Pairwise, x: Tensor) -> None:
-        """Start with the vector `x`, shape (d,)."""
+        """Start with the model `x`, shape (d,), of the node behind `ctx`; `mixing` computes requests and answers."""
         self.ctx, self.mixing, self.x = ctx, mixing, x
         self._answered: dict[NodeId, tuple[int, int, Payload]] = {}
 

@@ -1,4 +1,4 @@
-"""The compressed form of a mixing, chosen by the scheme of the exchange; uncompressed without a compressor."""
+"""Builders of compressed mixings, chosen by the scenario's compression scheme; uncompressed without a compressor."""
 
 from __future__ import annotations
 
@@ -52,12 +52,15 @@ def deepsqueeze(exchange: Exchange, steps: int = 1) -> DeepSqueeze:
 
 
 def literal(exchange: Exchange) -> LiteralQuantized:
-    """Return the mixing of quantized DFedAvgM as printed."""
+    """Return the mixing of quantized DFedAvgM as its paper prints it."""
     return LiteralQuantized(compressor=exchange.compressor or IdentityCompressor(), streams=exchange.streams)
 
 
 def undirected(exchange: Exchange, steps: int) -> Mixing:
-    """Return compressed gossip by the exchange's scheme. Raises ValueError for a scheme of another family."""
+    """Return gossip compressed by the scenario's compression scheme, with `steps` exchanges a round.
+
+    Raises ValueError for a scheme of another family.
+    """
     if exchange.scheme in ("auto", "choco"):
         return choco(exchange, steps=steps)
     if exchange.scheme == "deepsqueeze":
@@ -69,7 +72,7 @@ def undirected(exchange: Exchange, steps: int) -> Mixing:
 
 
 def directed(exchange: Exchange) -> Mixing:
-    """Return compressed push-sum by the exchange's scheme. Raises ValueError for a scheme of another family."""
+    """Return push-sum compressed by the scenario's compression scheme. Raises ValueError for other schemes."""
     if exchange.delivery == "running_sums":
         raise ValueError("running sums grow without end, so they can't be compressed; remove compression")
     if exchange.scheme in ("auto", "edge"):
@@ -83,7 +86,10 @@ _FEEDBACK: dict[str, Feedback] = {"auto": "plain", "plain": "plain", "ef14": "ef
 
 
 def reports(exchange: Exchange, inner: Aggregation) -> Aggregation:
-    """Return a server's aggregation with compressed reports. Raises ValueError for a scheme of another family."""
+    """Return the server's aggregation `inner` with compressed reports of clients.
+
+    Raises ValueError for a compression scheme of another family.
+    """
     if exchange.compressor is None:
         return inner
     if exchange.scheme not in _FEEDBACK:

@@ -74,9 +74,9 @@ def dfedsgpsm_s(
     Steps and push-sum as `dfedsgpsm`. p(i -> j) = exp(|f_i - f_j| / temperature) / sum_k exp(|f_i - f_k| / temperature)
     over the out-neighbors, `neighbors` of them without replacement; P_ji of the others is 0, and the kept and the sent
     shares sum to 1. Losses spread on the messages; each is compared with the node's own loss of the same round, and a
-    loss that is more than `max_age` rounds old counts as unknown. Sends d + 1 numbers and the board (node, round, loss)
-    to each chosen node, keeps w, the board and its own losses. Source: DFedSGPSM Alg. 1 and Eq. 2; temperature 1 and 10
-    neighbors.
+    loss that is more than `max_age` rounds old counts as unknown. Sends d + 1 numbers and the table of known losses
+    (node, round, loss) to each chosen node, keeps w, that table and its own losses. Source: DFedSGPSM Alg. 1 and Eq. 2;
+    temperature 1 and 10 neighbors.
     """
     plain = dfedsgpsm(exchange, rho=rho, momentum=momentum, sgd=sgd)
     mixing = parts.ByLoss(

@@ -122,7 +122,7 @@ Weighting: TypeAlias = Literal["uniform", "samples"]
 T = TypeVar("T")
 S = TypeVar("S", bound="Sgd")
 FIRST = ("lr", "lr_decay", "local_epochs", "local_steps")
-"""The parameters that a list of parameters shows first: the length of a step, and the number of steps."""
+"""The parameters that a table of an algorithm's parameters shows first: a step's length, and the number of steps."""
 REPLACES = {"local_epochs": "local_steps"}
 """Parameters that, if given, make the default of another one invalid: {given parameter: parameter without default}."""
 

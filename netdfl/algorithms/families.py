@@ -1,4 +1,4 @@
-"""The round loops of the families. Each reads like the paper's algorithm; all computations are in the parts."""
+"""The round loops of algorithm families. Each reads like the paper's algorithm; all computations are in the parts."""
 
 from __future__ import annotations
 

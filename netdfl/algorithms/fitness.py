@@ -1,4 +1,4 @@
-"""The demands of algorithms on network and rounds beyond the kind of matrix, checked when a scenario is loaded."""
+"""Checks, when a scenario is loaded, of what algorithms demand of network and rounds beyond the kind of matrix."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
 
 
 def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that Ole's beta is small enough for stability on a static W.
+    """Check that OledFL's look-ahead factor beta is small enough for stability on a static mixing matrix W.
 
     The bound is the smallest (1 - |l|^2) / |1 - l|^2 over the eigenvalues l of W other than 1.
     """
@@ -71,7 +71,7 @@ def averages_exactly(params: Json, network: Network, num_rounds: int) -> Iterato
 
 
 def one_optimizer(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that momentum is given only with plain SGD."""
+    """Check that a method's momentum is given only if its local optimizer is plain SGD."""
     if params["momentum"] and params["optimizer"].name != "sgd":
         other = params["optimizer"].name
         yield Misfit("momentum", f"momentum is plain SGD's, and optimizer is {other}", "leave one of them out")
@@ -101,7 +101,7 @@ def distils(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]
 
 
 def never_distils(params: Json, num_rounds: int) -> Iterator[str]:
-    """Warn if the warm-up lasts for the whole run, so that nothing is ever distilled."""
+    """Warn if the warm-up lasts for the whole run, so that no synthetic example is ever distilled."""
     if (warmup := params["warmup_rounds"]) >= num_rounds:
         what = f"all {num_rounds} rounds are warm-up, synthetic examples act from round {warmup} on"
         yield f"algorithm.warmup_rounds: {what}"
@@ -119,7 +119,7 @@ def chooses(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]
 
 
 def pairs_can_meet(params: Mapping[str, object], network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that edges work in both directions, and that edges within a half are left out on purpose."""
+    """Check that pairwise exchanges are possible: edges work both ways, and join the two halves or are left out."""
     topology = network.topology
     for round in range(min(num_rounds, ROUNDS) if topology.time_varying else 1):
         graph = topology.graph(round)

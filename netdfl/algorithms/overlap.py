@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def overlap(ctx: RoundContext, alg: Algorithm) -> None:
-    """Run rounds of overlapping push-sum: give shares, train while they travel, add the shares that arrived."""
+    """Run rounds of overlapping push-sum: send shares, train while they travel, add the shares that arrived."""
     s = ctx.begin(alg)
     async for view in ctx.rounds(s.round):
         began, early = s, alg.mixing.before_training
@@ -47,7 +47,7 @@ def given(alg: Algorithm, s: NodeState, view: View) -> tuple[NodeState, Outbox]:
 
 
 def taken(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:
-    """Return a node's state with the received shares added."""
+    """Return a node's state with the received push-sum shares added to its vector and weight."""
     mixing, x = alg.mixing.take(s.mixing, s.x, inbox, view)
     return s._replace(mixing=mixing, x=x)
 

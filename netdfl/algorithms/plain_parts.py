@@ -27,7 +27,7 @@ PLAIN = (
     *(Gossip, GossipThenStep, PushSum, RunningSums, OverlappedPushSum, Pairwise),
     *(LocalSgd, KeptMomentum, FixedPoint, PlainStart),
 )
-"""The classes that work on a `Vector` in the same way as on a tensor."""
+"""The classes of parts that work on netdfl's `Vector`, which needs no torch, in the same way as on a tensor."""
 
 
 def needs_torch(algorithm: Algorithm) -> bool:
