@@ -1,1 +1,1 @@
-"""Emulation below TCP: namespaces and devices, the engines that carry or shape packets, and their calibration."""
+"""Emulation of links below TCP: namespaces and devices, the engines that carry or shape packets, their calibration."""

@@ -2,7 +2,8 @@
 
 A packet enters the core links of its way one after another, as at routers. At each it meets the link's state, its loss,
 its rate with the queue, and its delay. So TCP itself shares a core link. A link that is cut drops every packet that
-reaches it, even a packet that was sent before the cut. Packets on a way that is given up stay on it.
+reaches it, even a packet that was sent before the cut. After a change of routes, packets that are already on the old
+route stay on it.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ class CoreQueue:
         self.losses: dict[Edge, Loss] = {}
 
     def of(self, edge: Edge) -> tuple[Stage, ...]:
-        """Return the stages for the packets of `edge`; the edges share all of them but the losses."""
+        """Return this link's stages (state, loss, rate, delay) for packets of `edge`; edges share all but the loss."""
         return self.state, self.losses.setdefault(edge, Loss()), self.rate, self.latency
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
-        """Apply a change to all stages, the last one first; return its effect on the packets in them."""
+        """Apply a change of the link's values to its stages; return its effect on the packets in them."""
         stages = (self.latency, self.rate, self.state)
         return [outcome for stage in stages for outcome in stage.changed(event, now_ns)]
 
 
 @dataclass(slots=True)
 class PacketWay:
-    """The core links that the packets of one edge cross, and the stages for them on the edge's path."""
+    """The core links that the packets of one directed edge cross, and their stages (state, loss, rate, delay)."""
 
     crossed: tuple[CoreLink, ...]
     behind: Sequence[Stage]
@@ -57,13 +58,13 @@ class PacketWay:
     path: Path | None = None
 
     def note(self, path: Path) -> None:
-        """Store the edge's path, which contains these stages."""
+        """Store `path`, the whole sequence of stages of the edge, which contains those of the core links."""
         self.path = path
 
     def instead(self, crossed: tuple[CoreLink, ...], behind: Sequence[Stage]) -> Path | None:
-        """Switch to the core links `crossed`, with the stages `behind`; return the new path, None if none was stored.
+        """Replace the core links on the edge's path by `crossed`, whose stages are `behind`; return the new path.
 
-        The edge's other stages stay the same.
+        The edge's other stages stay the same. Return None if `note` has stored no path yet.
         """
         old, before, self.crossed, self.behind = self.path, len(self.behind), crossed, behind
         if old is None:
@@ -75,10 +76,10 @@ class PacketWay:
 
 
 class PacketCore:
-    """All core links of a fleet for packets, with their present values, and the way of each edge over them."""
+    """All core links of a fleet for packets, with their present values, and the route of each edge over them."""
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
-        """Begin with the underlay's own values. `streams` give each edge its own random losses on each core link."""
+        """Begin with the underlay's configured link values. `streams` give each edge its own losses on core links."""
         self._underlay, self._seed = underlay, streams.seed
         self._values = CoreValues(underlay.network)
         self._queues = {link: CoreQueue(self._values, link) for link in self._values.numbers}
@@ -105,7 +106,7 @@ class PacketCore:
         self._queues[link].losses[edge].model = None if part is None else part.build(seed)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change of core links or of routes; return its effect on packets under way."""
+        """Apply a change of core links or of routes; return its effect on packets that are on their way."""
         self.renewed = {}
         if "without" in event.parameters:
             self._reroute(event.parameters["without"])

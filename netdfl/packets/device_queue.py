@@ -20,15 +20,15 @@ Connection = tuple[Edge, bytes]
 
 
 class DeviceQueue:
-    """A histogram of the waits of inspected segments, with classes that are powers of two in ns."""
+    """A histogram of the waits of TCP segments in a device before they were read; bin n has waits below 2^n ns."""
 
     def __init__(self) -> None:
-        """Start with no waits."""
+        """Start with an empty histogram."""
         self.waits: Counter[int] = Counter()
         self._least_ms: dict[Connection, int] = {}
 
     def look(self, edge: Edge, packet: bytes, read_ns: int) -> None:
-        """Add the wait of `packet`, an IPv4 packet read at `read_ns`; ignore a packet without a time stamp."""
+        """Add the wait of `packet`, an IPv4 packet of `edge` read at `read_ns`; ignore it without a time stamp."""
         header = (packet[0] & 15) * 4
         if packet[9] != _TCP or packet[header + 20 : header + 24] != _TIMESTAMP:
             return
@@ -43,7 +43,7 @@ class DeviceQueue:
 
 
 def quantile_ns(counted: Counter[int], share: float) -> int:
-    """Return an upper bound in ns of the times of the `share` with the smallest times; 0 if there are no times.
+    """Return an upper bound in ns of a quantile of times, `share` 0.5 for the median; 0 if there are no times.
 
     `counted` has the number of times in each class [2^(n-1), 2^n) ns, by n.
     """

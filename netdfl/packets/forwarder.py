@@ -33,7 +33,7 @@ LIMIT = 4096
 SPIN_NS = 15_000
 _BATCH = 32
 _LOOKED_AT = 8
-"""The wait of one in this number of packets of an edge is measured."""
+"""Of this number of packets of an edge, one is inspected for its wait in the sender's device."""
 _LARGEST = 65536
 _DATA, _AT = Kind.DATA, StepId(0, 0)
 
@@ -55,7 +55,10 @@ class Lane(EdgeState):
     __slots__ = ("counts",)
 
     def __init__(self, edge: Edge, path: Path, counts: PacketCounts, *, changing: bool) -> None:
-        """Count packets in `counts`, which an edge keeps when it gets another path."""
+        """Begin on `path`, and count packets in `counts`, which an edge keeps when it gets another path.
+
+        `changing`: whether scheduled events will change links.
+        """
         super().__init__(edge, path, PathPlan.computed(path, changing=changing))
         self.counts = counts
 
@@ -92,13 +95,13 @@ class Forwarder:
         self._nodes[device], self._routes[device] = node, {}
 
     def now_ns(self) -> int:
-        """Return the fleet's time."""
+        """Return the time since packets began to flow, in ns."""
         return time.monotonic_ns() - self._start_ns
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
         """Carry packets from `start_ns` (monotonic clock) until `ended`; call `obey` when `control` has a command.
 
-        Packets sent before the start wait in the devices.
+        `control` is a file descriptor. Packets sent before the start wait in the devices.
         """
         self._start_ns = start_ns
         timer = NanosecondTimer()
@@ -115,7 +118,7 @@ class Forwarder:
                         self.calls[fd]()
 
     def advance(self, now_ns: int) -> None:
-        """Process all that is due: scheduled changes, and packets that leave a stage."""
+        """Process all that is due: scheduled changes, and packets that leave a stage of their path, such as a queue."""
         while self._events and (self._events[0].at_ns or 0) <= now_ns:
             event = self._events.popleft()
             at_ns = event.at_ns or 0
@@ -188,7 +191,7 @@ class Forwarder:
             self._engine.enter(lane, packet, id, len(packet), 0, clock() - start_ns)
 
     def _route(self, tun: int, packet: bytes) -> Lane | None:
-        """Return the lane of a packet read from the device `tun`, and store the route for later packets.
+        """Return the directed edge of a packet read from the device `tun`, and store it for later packets.
 
         Return None for a packet to an address that is no other node's.
         """

@@ -68,7 +68,7 @@ def hand_over(node: NodeId, device: int, namespace: int, forwarder: Path) -> Non
 
 
 def take_over(line: socket.socket) -> tuple[NodeId, int, int] | None:
-    """Receive a node, its device and its namespace from `hand_over`; None if the sender sends anything else."""
+    """Receive a node and its file descriptors, of device and namespace, from `hand_over`; None for anything else."""
     with suppress(OSError):
         said, fds, *_ = socket.recv_fds(line, _NODE.size, 2)
         if len(said) == _NODE.size and len(fds) == 2:

@@ -106,9 +106,9 @@ def _built(value: EffectiveValue) -> Any:
 
 
 def _serial(shape: object) -> tuple[float | None, int]:
-    """Return the rate in bit/s (None: unlimited), and the queue limit in packets, of a serializer that netem can apply.
+    """Return rate in bit/s (None: unlimited) and queue limit in packets of `shape`, a link's rate rule.
 
-    Raises ValueError for any other one.
+    Raises ValueError for a rule that netem can't apply.
     """
     if shape is None:
         return None, LIMIT
@@ -182,7 +182,10 @@ class Netem:
             self._hub.tc(how, wanted["kind"], self._ports[edge[1]], (one - _ROOT) << 16, parent=one, **parameters)
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
-        """Apply the schedule from `start_ns` until `ended`; call `obey` when `control` has a command."""
+        """Apply scheduled link changes from `start_ns` (monotonic clock) until `ended`; obey commands meanwhile.
+
+        `obey` is called when the file descriptor `control` has a command.
+        """
         while not self.ended:
             now_ns = time.monotonic_ns() - start_ns
             while self._events and (self._events[0].at_ns or 0) <= now_ns:
@@ -192,7 +195,7 @@ class Netem:
                 obey()
 
     def apply(self, event: CompiledEvent) -> None:
-        """Apply one scheduled change."""
+        """Apply one scheduled change of links."""
         if event.acts_on_links and event.blocks:
             self._overlays.apply(event)
             for edge in self._set:

@@ -95,7 +95,7 @@ class SupervisedNetwork:
     """The packet network of one run of `scenario`, which reports the death of its process."""
 
     def __init__(self, network: PacketNetwork, scenario: Scenario, tcp: str, directory: RunDirectory) -> None:
-        """Take over `network`, which is being created; write counts by edge to `directory`."""
+        """Take over `network`, which is being created; at the end write packet counts by edge to `directory`."""
         self.network, self._directory = network, directory
         self._emulates = bool(scenario.links) or scenario.underlay is not None
         self._links: dict[str, object] = {"layer": scenario.world.loss_layer, "tcp": tcp}
