@@ -1,1 +1,1 @@
-"""Nodes without a supervisor, and the collection of their records."""
+"""Nodes that run without a supervisor, and the collection of their records into one run."""

@@ -1,4 +1,4 @@
-"""The stalls of a fleet without a supervisor, found from two accounts that each node writes about itself."""
+"""The stalls of a fleet without a supervisor, found from two accounts that each node writes about its own state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from netdfl.record.run import Run
 ACCOUNTS_FILE = "accounts.json"
 QUIET_NS = NS_PER_S
 TOGETHER_NS = 5 * NS_PER_S
-"""If one node's account is older than the newest by more than this, the node had ended before that moment, in ns."""
+"""A node whose account of its state is older than the newest one by more than this, in ns, had ended before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The command `netdfl collect`: makes one run of the records of a fleet without a supervisor, and judges it.
+"""The command `netdfl collect`: makes one run of the records of a fleet without a supervisor, and gives its verdict.
 
 The source files are not changed. Models are read one after the other, so at most two are in memory.
 """
@@ -79,8 +79,8 @@ def collect(
         root: The folder of runs.
         page: Whether to write `report.html`.
         note: Called with sentences about missing parts.
-        links: The layer and the device of links; by default the scenario's layer, with the counts of packets in
-            `packets.json`, if that lies in `folder`.
+        links: The layer (messages or packets) on which links act, and their device; by default the scenario's layer,
+            with the counts of packets in `packets.json`, if that lies in `folder`.
         deaths: Further knowledge of how nodes ended, by node.
 
     Raises:
@@ -192,7 +192,7 @@ def _duration_s(parts: Mapping[NodeId, NodeFolder]) -> float:
 
 
 def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: Mapping[NodeId, NodeFolder]) -> None:
-    """Record the figures of every round's average model, at the time when the last node ended the round."""
+    """Record the metrics of every round's average model, at the time when the last node ended the round."""
     ended = dict(found.rows("SELECT round, max(at_s) FROM metrics WHERE name = 'round_s' GROUP BY round"))
     with _one_thread(blueprint):
         for round in filter(blueprint.evaluates, range(blueprint.scenario.rounds)):
@@ -210,7 +210,7 @@ def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: M
 
 @contextmanager
 def _one_thread(blueprint: Blueprint) -> Iterator[None]:
-    """Limit torch to one thread, as other worlds do for evaluation, so that the figures are the same."""
+    """Limit torch to one thread, as other worlds do for evaluation, so that the metrics are the same."""
     if blueprint.plain:
         yield
         return
@@ -306,7 +306,7 @@ def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder]) -> lis
 def _describe(
     blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, NodeFolder], found: Run, duration_s: float
 ) -> None:
-    """Write the files that a supervisor would write next to the store: `fleet.json` and others."""
+    """Write the files that a supervisor would write next to the run's record: `fleet.json` and others."""
     scenario = blueprint.scenario
     ((nbytes,),) = found.rows("SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals")
     status = FleetStatus(

@@ -2,8 +2,8 @@
 
 Each file also has the secret of the fleet. So has a separate file, for nodes that talk in plain text.
 
-With its file a node can certify lives of its own, each with a new key that never leaves the node, and no other node.
-The authority that made the files is thrown away: no node joins the fleet later.
+With its file a node can sign a certificate for each of its own starts, with a new key that never leaves the node, but
+for no other node. The authority that made the files is thrown away: no node joins the fleet later.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_credentials(
 
 
 def bundles(num_nodes: int, secret: str) -> dict[NodeId, str]:
-    """Return the contents of each node's file: its authority, signed by a temporary one, and the fleet's `secret`."""
+    """Return each node's file: a certificate authority for it, signed by a temporary one, and the fleet's `secret`."""
     from netdfl.transport.security.authority import Authority
 
     authority = Authority.make(secrets.token_hex(8))
@@ -70,7 +70,7 @@ def _write(file: Path, text: str, mode: int) -> Path:
 
 
 def read_credentials(file: Path, node: NodeId) -> tuple[Authority, str]:
-    """Return the authority of `node` and the fleet's secret from its file, which no other user may read.
+    """Return the certificate authority of `node` and the fleet's secret from its file, which no other user may read.
 
     Raises InputError.
     """

@@ -22,7 +22,8 @@ from netdfl.record.store import STORE
 def offered(where: tuple[str, int] | None, figures: Callable[[], MetricValues]) -> Iterator[None]:
     """Answer requests of Prometheus at `where`, a host and a port, in a thread, as long as the context lasts.
 
-    Do nothing if `where` is None. Raises InputError if this machine can't listen there.
+    `figures` returns the metrics to answer with. Do nothing if `where` is None. Raises InputError if this machine can't
+    listen there.
     """
     if where is None:
         yield
@@ -66,19 +67,19 @@ class WaitCounter:
 
 
 class NodeFigures:
-    """The figures of a running node for Prometheus, read from its memory and record by a call of this object."""
+    """The metrics of a running node for Prometheus, read from its memory and record by a call of this object."""
 
     def __init__(self, node: LivingNode, waits: WaitCounter) -> None:
-        """Read the figures of `node`, and the counts of its waits from `waits`."""
+        """Read the metrics of `node`, and the counts of its waits from `waits`."""
         self._node, self._waits = node, waits
 
     @classmethod
     def of(cls, node: LivingNode, directory: Path) -> Self:
-        """Return the figures of a node that writes its record below `directory`."""
+        """Return the metrics, to be read at each call, of a node that writes its record below `directory`."""
         return cls(node, WaitCounter(directory / STORE / f"waits-{node.id:03d}.jsonl"))
 
     def __call__(self) -> MetricValues:
-        """Return the node's figures of this moment."""
+        """Return the node's metrics of this moment."""
         host, scenario = self._node.host, self._node.blueprint.scenario
         ledger, wait, id = host.parts.ledger, host.node.waits.current, str(self._node.id)
         now_ns = self._node.clock.now_ns()

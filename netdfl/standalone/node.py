@@ -65,7 +65,7 @@ def live(request: Request) -> int:
 
 
 def _without_oracle(scenario: Scenario) -> Scenario:
-    """Replace the oracle by heartbeats, because without a supervisor nobody tells the nodes who is gone."""
+    """Replace the failure detector `oracle` by heartbeats, because no supervisor tells the nodes who is gone."""
     if scenario.failure_detector.kind != "oracle":
         return scenario
     return scenario.model_copy(update={"failure_detector": Heartbeat.model_validate({})})
@@ -118,7 +118,7 @@ class _StopSignals:
 
 
 class StandaloneNode:
-    """One life of one node without a supervisor, which controls itself and keeps a journal."""
+    """One start of one node's process without a supervisor: it controls itself and writes its reports to a journal."""
 
     launched = False
 
@@ -130,7 +130,10 @@ class StandaloneNode:
         beginning: RunIdentity,
         worker: ThreadWorker,
     ) -> None:
-        """Prepare the node without starting it."""
+        """Prepare the node; `beginning` has the run's id, and the number of restarts of the node before.
+
+        `start` agrees with the other nodes on the fleet's start, `worker` runs the training.
+        """
         self.request, self.start, self.blueprint, self.epoch = request, start, blueprint, beginning.life.epoch
         me = Identity(request.node, self.epoch, beginning.run_id, start.scenario_hash)
         self.meeting = Rendezvous(me, request.peers, start.versions)
@@ -169,7 +172,10 @@ class StandaloneNode:
         self.interrupted = False
 
     async def live(self, stopping: _StopSignals) -> int:
-        """Run from opening the port to the end; return the exit code. Raises InputError if the node could not start."""
+        """Run from opening the port to the end; return the exit code. Raises InputError if the node could not start.
+
+        `stopping` has the signal handlers, which stop the node once it runs.
+        """
         self.record.address = await self.living.transport.start()
         try:
             if not self.epoch:  # what a later life begins from is kept until it has begun
@@ -204,10 +210,10 @@ class StandaloneNode:
         self.write(NodeStage.RUNNING)
 
     def go_on_without_who_is_done(self) -> None:
-        """Stop waiting for nodes that had finished when this life began.
+        """Stop waiting for nodes that had finished when this process of the node began.
 
-        Their messages reached an earlier life, or never will. With acknowledged delivery such a node may still send
-        this one messages again: it is awaited until it reports that none are left.
+        Their messages reached an earlier process of the node, or never will. With acknowledged delivery such a node may
+        still send this one messages again: it is awaited until it reports that none are left.
         """
         self.meeting.on_finished = self.hear_finished
         if self.blueprint.scenario.delivery.kind != "acknowledged":
@@ -227,7 +233,7 @@ class StandaloneNode:
         return delivery is not None and any(each[0] == peer for each in delivery.due_again)
 
     def tell_of_last_life(self) -> None:
-        """Record that the node's last life ended unplanned, since no other process has recorded that."""
+        """Record that the node's previous process ended unplanned, since no other process has recorded that."""
         before = self.start.before
         if before is None:
             self.host.tell("died", reason="its record is gone, and it began again")
@@ -242,7 +248,7 @@ class StandaloneNode:
         self.stopped.set()
 
     def exit_code(self, code: int) -> int:
-        """Return the exit code for the process; `code` is the exit code of the node's life."""
+        """Return the exit code for the process; `code` is the exit code of the node's rounds, 0 without an error."""
         if self.record.stage is NodeStage.FINISHED:
             return ExitCode.PASS
         if code:
@@ -302,7 +308,7 @@ class StandaloneNode:
         await asyncio.gather(*(self.see_off(node, line) for node, line in self.start.lines.items()))
 
     async def see_off(self, peer: NodeId, line: Line) -> None:
-        """Tell `peer` that this node is done; return when the peer is done too, or is given up."""
+        """Tell `peer` by the connection `line` that this node is done; return when the peer is done, or is given up."""
         told, silent_since, finished = False, None, self.meeting.finished[peer]
         while not (told and finished.is_set()):
             call = self.meeting.call()
@@ -360,7 +366,7 @@ class StandaloneNode:
             self.write(self.record.stage)
 
     def notice_wait(self) -> None:
-        """Save an account of the node once its current wait has become long."""
+        """Save an account of the node's state once its current wait for messages has become long."""
         wait = self.host.node.waits.current
         if wait is None or self.clock.now_ns() - wait.since_ns < QUIET_NS:
             self.quiet = None
@@ -373,7 +379,7 @@ class StandaloneNode:
         return Account.from_json(self.host.account(stack=stack_of(self.host.gate.coroutine)).to_json())
 
     def write(self, stage: NodeStage) -> None:
-        """Write the current state to `node.json`."""
+        """Write the current state to `node.json`, with `stage`: how far the node has come."""
         self.record.stage, self.record.round = stage, self.host.round
         loss = self.host.node.task.last_loss
         self.record.loss = loss if isfinite(loss) else None
@@ -382,7 +388,7 @@ class StandaloneNode:
         self.record.write(self.request.directory)
 
     def note_end(self) -> None:
-        """Record how this life ended, before leaving the network."""
+        """Record how this process of the node ended, before leaving the network."""
         if self.host.crash is not None:
             crash = self.host.crash
             self.record.crash = cast(CrashForm, crash.details() | {"at_ns": crash.at_ns})
@@ -396,7 +402,7 @@ class StandaloneNode:
         """Return immediately, because reports are written at once."""
 
     async def part(self, code: int, crash: Crashed | None) -> None:
-        """End the process at once if the node crashed.
+        """End the process at once if the node crashed as scheduled (`crash` is not None).
 
         It does not send itself a signal, which would not reach the first process of a container.
         """

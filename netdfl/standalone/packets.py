@@ -1,7 +1,7 @@
 """The packet forwarder between the containers of a testbed.
 
-`python -m netdfl.standalone.packets FOLDER` serves a testbed: packets pass freely until the nodes have
-agreed on their start; then they meet the links of FOLDER/scenario.yaml, until no node is left.
+`python -m netdfl.standalone.packets FOLDER` serves a testbed: packets pass freely until the nodes have agreed on their
+start; then the link rules of FOLDER/scenario.yaml apply, until no node is left.
 """
 
 from __future__ import annotations

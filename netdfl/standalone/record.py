@@ -1,4 +1,4 @@
-"""The record `node.json` of a manually started node, for its next life and for `netdfl collect`."""
+"""The record `node.json` of a manually started node, for its next start and for `netdfl collect`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NodeStage(StrEnum):
 
 @with_config(OPEN)
 class CrashForm(TypedDict):
-    """The form of a scheduled crash: its time, and the entry of the scenario's `events` (`source`) that caused it."""
+    """The JSON form of a scheduled crash: its time, and the index of its cause (`source`) in the key `events`."""
 
     at_ns: Nanoseconds
     source: Count
@@ -48,7 +48,7 @@ class NodeRecord:
     Attributes:
         node: the node.
         run_id: the id of the run, hexadecimal.
-        epoch: the number of the node's life: how often it has restarted.
+        epoch: how often the node's process has restarted.
         scenario_hash: the hash of the scenario.
         open: whether the fleet had no secret, so that any process that reached its ports could take part.
         stage: how far the node has come.

@@ -44,7 +44,7 @@ class Request:
         peers: the addresses of all nodes.
         directory: the directory of the node's files.
         start_timeout_ns: the longest time to wait for the other nodes.
-        authority: certifies the node's lives; None: all nodes talk in plain text.
+        authority: signs a certificate for each start of the node's process; None: all nodes talk in plain text.
         secret: the fleet's secret, which nodes prove to each other.
         metrics: the host and port at which Prometheus is answered; None: nowhere.
     """
@@ -61,7 +61,7 @@ class Request:
     metrics: tuple[str, int] | None = None
 
     def certify(self, epoch: int) -> Credentials | None:
-        """Return new credentials for life `epoch` of the node; None without mutual TLS."""
+        """Return new credentials for the node after `epoch` restarts; None without mutual TLS."""
         return None if self.authority is None else self.authority.issue(self.node, epoch)
 
     @property
@@ -147,7 +147,7 @@ def metrics_address(text: str) -> tuple[str, int]:
 
 
 def _proofs(credentials: Path | None, secret: Path | None, node: NodeId) -> tuple[Authority | None, str]:
-    """Return the node's authority (None without credentials) and the fleet's secret, from the files.
+    """Return the node's certificate authority (None without credentials) and the fleet's secret, from the files.
 
     Raises InputError.
     """

@@ -1,7 +1,7 @@
-"""The start of a node without a supervisor: which run and life this is, and when the fleet starts.
+"""The start of a node without a supervisor: which run this is, whether it is a restart, and when the fleet starts.
 
-The node with the lowest number draws the run and its start, once all are ready. A restarted node asks any node that
-answers.
+The node with the lowest number draws the run's id and its start, once all are ready. A restarted node asks any node
+that answers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NothingToRun(InputError):
 
 
 class RunIdentity(NamedTuple):
-    """The id of the run, and the number of this life of the node."""
+    """The id of the run, and the number of restarts of this node so far."""
 
     run_id: bytes
     life: Life = Life()
@@ -74,7 +74,7 @@ class StartNegotiation:
         self.before = NodeRecord.read(request.directory)
 
     async def certify(self, epoch: int) -> None:
-        """Prove the node's identity by credentials for its life `epoch` from now on."""
+        """Prove the node's identity from now on by new credentials, made for `epoch` restarts of the node."""
         if epoch and self.credentials is not None:
             self.credentials = self.request.certify(epoch)
             await asyncio.gather(*(line.aclose() for line in self.lines.values()))
@@ -84,7 +84,7 @@ class StartNegotiation:
     # which life this is
 
     async def find_beginning(self) -> RunIdentity:
-        """Return which run and life begins here: learned from the other nodes, or created.
+        """Return the run's id and the number of this node's restarts: learned from the other nodes, or created.
 
         Raises InputError, MachineError.
         """
@@ -105,14 +105,14 @@ class StartNegotiation:
         return await (self._draw() if self.request.node == self.request.first else self._ask_first())
 
     async def _draw(self) -> RunIdentity:
-        """Create the run or, if the other nodes have started already, rejoin them: this first node lost its record."""
+        """Create the run's id or, if the other nodes have started already, rejoin them: this node lost its record."""
         replies = await self._ask_all()
         if any(reply.start_ns is not None for reply in replies.values()):
             return await self._return_empty(replies)
         return RunIdentity(secrets.token_bytes(8) if self.before is None else bytes.fromhex(self.before.run_id))
 
     async def _ask_first(self) -> RunIdentity:
-        """Learn the run from the node with the lowest number; rejoin if it knows an earlier life of this one."""
+        """Learn the run's id from the node with the lowest number; rejoin if it knows an earlier start of this one."""
         while True:
             reply = await self._ask(self.request.first)
             if reply is not None and reply.start_ns is not None and reply.answer.HasField("known_epoch"):
@@ -138,7 +138,7 @@ class StartNegotiation:
         return RunIdentity(run_id, Life(epoch, _afresh(before.round, replies, 0 if back is None else back.weight)))
 
     async def _return_empty(self, replies: Mapping[NodeId, Reply]) -> RunIdentity:
-        """Rejoin the run after this node's record was lost, in a life with a number that no other node knows yet."""
+        """Rejoin the run after this node's record was lost, with a restart number that no other node knows yet."""
         known = [r.answer.known_epoch for r in replies.values() if r.answer.HasField("known_epoch")]
         run_id = next(reply.answer.run_id for reply in replies.values() if reply.start_ns is not None)
         return RunIdentity(run_id, Life(max(known, default=0) + 1, _afresh(0, replies)))
@@ -157,7 +157,9 @@ class StartNegotiation:
     # when the fleet starts
 
     async def agree(self, meeting: Meeting, neighbors: Collection[NodeId], *, again: bool) -> None:
-        """Wait for the other nodes, and set `meeting.start_ns`; in a first life, all `neighbors` must answer.
+        """Wait for the other nodes, and set the fleet's start, `meeting.start_ns`; first all `neighbors` must answer.
+
+        `again`: this node has restarted; then it is enough that some node answers.
 
         Raises:
             MachineError: the start timeout is over; the message names the missing or unreachable nodes.
@@ -234,7 +236,10 @@ class StartNegotiation:
     # asking
 
     async def _ask(self, peer: NodeId, meeting: Meeting | None = None, run_id: bytes = b"") -> Reply | None:
-        """Return another node's answer; None if it does not answer. Raises InputError if it refuses this node."""
+        """Return the answer of `peer`; None if it does not answer. Raises InputError if it refuses this node.
+
+        Without a `meeting` (the state of the negotiation), the call names the run `run_id`.
+        """
         me = Identity(self.request.node, 0, run_id, self.scenario_hash)
         call = make_call(me, versions=self.versions) if meeting is None else meeting.call()
         try:
@@ -256,7 +261,7 @@ class StartNegotiation:
         return {node: reply for node, reply in zip(asked, replies, strict=True) if reply is not None}
 
     async def _pause(self, what: str) -> None:
-        """Wait before the next attempt. Raises MachineError if the start timeout is over."""
+        """Wait before the next attempt. Raises MachineError if the start timeout is over, with `what` as its reason."""
         if time.monotonic_ns() > self.until_ns:
             raise MachineError(
                 f"node {self.request.node} gave up after {self.request.start_timeout_ns / NS_PER_S:g} s: {what}"
