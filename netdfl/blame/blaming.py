@@ -24,12 +24,12 @@ TENTHS = 9
 
 @dataclass(frozen=True)
 class BlameRow:
-    """A candidate, with the outcome of the run without it.
+    """A possible cause of a run's cost (a candidate), with the outcome of a rerun without it.
 
     Attributes:
         candidate: the possible cause that was taken out.
-        outcome: the outcome without it; None if that run could not be played.
-        why: the reason, if the run could not be played; else empty.
+        outcome: the outcome without it; None if that rerun could not be made.
+        why: the reason, if the rerun could not be made; else empty.
     """
 
     candidate: Candidate
@@ -39,17 +39,18 @@ class BlameRow:
 
 @dataclass
 class Blame:
-    """The findings about a run so far.
+    """The results so far of the search for what cost a run its time, bytes or accuracy.
 
     Attributes:
         target: the quantity by which runs are compared.
         base: the outcome of the run itself.
         candidates: all possible causes.
-        bare: the outcome of the run without any candidate; None before it is played.
+        bare: the outcome of the rerun without any of them; None before it is made.
         rows: the candidates that were each taken out alone, with the outcomes.
         left: the number of candidates that were not taken out alone.
-        found: the set of candidates that explains the gap; None without a gap, or before the search.
-        without: the outcome of the run without the set `found`.
+        found: the set of candidates that explains nine tenths of the gain of `bare`; None without a gain, or before the
+            search.
+        without: the outcome of the rerun without the set `found`.
         minimal: whether no member of the set can be left out of it.
         set_runs: the number of runs made in the search for the set.
     """
@@ -66,10 +67,10 @@ class Blame:
     set_runs: int = 0
 
     def gain(self, outcome: PlayOutcome | None) -> float | None:
-        """Return how much better the `outcome` of a run without some candidates is than the run itself.
+        """Return how much better the `outcome` of a rerun without some possible causes is than the run itself.
 
-        The result is in units of the target; None if the run without them misses the target. If the run itself missed
-        it, the time of the run's end counts as its cost.
+        The result is in the unit of `target`; None if the rerun misses the target. If the run itself missed it, the
+        time of the run's end counts as its cost.
         """
         before = self.target.cost(self.base)
         after = None if outcome is None else self.target.cost(outcome)
@@ -79,39 +80,39 @@ class Blame:
 
     @property
     def gap(self) -> float | None:
-        """The gain of the run without any candidate; None if that run misses the target."""
+        """The gain of the rerun without any possible cause; None if that rerun misses the target."""
         return self.gain(self.bare)
 
     def explains(self, outcome: PlayOutcome) -> bool:
-        """Return whether an outcome gains at least nine tenths of the gap, which is the gain without any candidate."""
+        """Return whether a rerun's `outcome` gains at least nine tenths of the gain without any possible cause."""
         gain, gap = self.gain(outcome), self.gap
         return gain is not None and gap is not None and 10 * (gap - gain) <= (10 - TENTHS) * abs(gap)
 
     @property
     def _first(self) -> bool:
-        """Whether the run itself missed the target, so that any play that reaches it is better."""
+        """Whether the run itself missed the target, so that any rerun that reaches it is better."""
         return self.target.cost(self.base) is None
 
     @property
     def has_gap(self) -> bool:
-        """Whether the run without any candidate is better than the run itself."""
+        """Whether the rerun without any possible cause is better than the run itself."""
         return self.gap is not None and (self._first or self.gap > 0)
 
     def ordered(self) -> list[BlameRow]:
-        """Return the rows with the largest gain first; rows whose run missed the target come last."""
+        """Return possible causes with their reruns, the largest gain first; reruns that missed the target come last."""
         return sorted(self.rows, key=lambda row: inf if (gain := self.gain(row.outcome)) is None else -gain)
 
     def alone(self, candidate: Candidate) -> float | None:
-        """Return the gain when this candidate alone is taken out.
+        """Return the gain of the rerun without this possible cause alone.
 
-        None means that the candidate has no row, or that the run without it misses the target.
+        None means that no such rerun was made, or that it misses the target.
         """
         row = next((row for row in self.rows if row.candidate == candidate), None)
         return None if row is None else self.gain(row.outcome)
 
 
 Show = Callable[[str, int, int], None]
-"""A callback for progress: a text on what is played now, the number of plays done, and the largest number of plays."""
+"""A callback for progress: a text on what is run now, the number of reruns done, and the largest number of reruns."""
 
 
 class SetBudgetSpent(Exception):
@@ -119,9 +120,9 @@ class SetBudgetSpent(Exception):
 
 
 def fill(blame: Blame, player: CounterfactualPlayer, likely: Sequence[Candidate], show: Show) -> None:
-    """Play the run without any candidate, then without each one of `likely`, and add the outcomes to `blame`.
+    """Run the scenario without any possible cause, then without each one of `likely`; add the outcomes to `blame`.
 
-    `show` is called before each play.
+    `show` is called before each rerun.
     """
     blame.left = len(blame.candidates) - len(likely)
     show("without any candidate", 0, 1)
@@ -135,9 +136,10 @@ def fill(blame: Blame, player: CounterfactualPlayer, likely: Sequence[Candidate]
 
 
 def find_set(blame: Blame, player: CounterfactualPlayer, show: Show, most: int = SET_RUNS) -> None:
-    """Find a minimal set of candidates without which a run gains nine tenths of the gap, in at most `most` runs.
+    """Find a minimal set of possible causes that explains the cost, in at most `most` reruns.
 
-    The gap is the gain without any candidate. The set is stored in `blame.found`.
+    A rerun without the set must gain nine tenths of the gain without any possible cause. The set is stored in
+    `blame.found`.
     """
     if not blame.has_gap:
         return
@@ -157,14 +159,14 @@ class _SetSearch:
         self.best: Sequence[Candidate] = blame.candidates
 
     def begin(self) -> Sequence[Candidate]:
-        """Return the 1, 2, 4, ... candidates with the largest gains: the fewest that explain the gap, else all."""
+        """Return the 1, 2, 4, ... possible causes of largest gain: the fewest that explain the cost, else all."""
         ordered = _by_gain(self._blame)
         return next((few for few in _doubled(ordered) if self.holds(few)), ordered)
 
     def holds(self, candidates: Sequence[Candidate]) -> bool:
-        """Return whether the run without `candidates` explains the gap.
+        """Return whether the rerun without `candidates` gains nine tenths of the gain without any possible cause.
 
-        Raises SetBudgetSpent if no run is left for that.
+        Raises SetBudgetSpent if no rerun is left for that.
         """
         if not candidates:
             return False
@@ -190,7 +192,7 @@ def _doubled(ordered: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
 
 
 def _by_gain(blame: Blame) -> Sequence[Candidate]:
-    """Return all candidates: first those that were taken out alone, the largest gain first, then the others."""
+    """Return all possible causes: first those that were taken out alone, the largest gain first, then the others."""
     first = [row.candidate for row in blame.ordered()]
     tabled: Collection[Candidate] = set(first)
     return [*first, *(each for each in blame.candidates if each not in tabled)]

@@ -1,4 +1,4 @@
-"""Candidates: possible causes of what a run cost, such as a slow node or a lossy link. Each can be taken out."""
+"""Candidates: possible causes of a run's cost, such as a slow node or a lossy link. Each can be taken out of it."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def delay_of(latency: LinkPart | None) -> Delay:
 
 
 def least_ns(delay: Delay) -> int:
-    """Return the smallest delay in ns that a rule can give."""
+    """Return the smallest delay in ns that a latency rule with this distribution can give."""
     return delay.constant_ns if delay.quantile is None else int(delay.quantile(LEAST_DRAW))
 
 

@@ -1,7 +1,8 @@
 """The results of blame, stored in the run's directory for its page.
 
-For the first rows of the table, the page also shows from where on the run and the run without that row's cause differ.
-So these runs are made once more, as a table needs no records. Their records lie in a temporary folder.
+For the first rows of the table of possible causes, the page also shows from where on the run and the run without that
+row's cause differ. So these runs are made once more, as a table needs no records. Their records lie in a temporary
+folder.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from netdfl.scenario.loading.resolved import plain_to_yaml, to_plain
 
 
 def page_runs(asked: RunBlame) -> int:
-    """Return the most runs that are made for the page: the run itself, and one without each of a few candidates."""
+    """Return the most runs made for the page: the run itself, and one without each of a few possible causes."""
     few = min(MOST_SHOWN, len(asked.likely))
     return few + bool(few)
 
@@ -50,10 +51,10 @@ def page_runs(asked: RunBlame) -> int:
 def keep_blame(asked: RunBlame, show: Show = lambda what, done, of: None) -> Path:
     """Store the results for the run `asked` as `blame.json` in its directory; return the file's path.
 
-    The first rows of the table are played again for it.
+    The reruns without the causes in the first rows of the table are made again for it.
 
     Raises:
-        InputError: a play took too long this time, or its record could not be read again.
+        InputError: a rerun took too long this time, or its record could not be read again.
         RunError: a file can't be written.
     """
     found, lines = asked.blame, table_of(asked.blame)
@@ -77,7 +78,10 @@ def keep_blame(asked: RunBlame, show: Show = lambda what, done, of: None) -> Pat
 
 
 def _shown(asked: RunBlame, show: Show) -> Iterator[PartingForm]:
-    """Yield, for the first rows that could be played, where the run and the run without the candidate diverge."""
+    """Yield, for the possible causes with the largest gains, where the run and the rerun without the cause diverge.
+
+    `show` is called before each rerun.
+    """
     rows = [(place, row) for place, row in enumerate(asked.blame.ordered()) if row.outcome is not None][:MOST_SHOWN]
     if not rows:
         return

@@ -1,4 +1,4 @@
-"""The order in which candidates are tried: those with the most time on the run's critical path come first."""
+"""The order in which possible causes are tried: those with the most time on the run's critical path come first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from netdfl.record.base import WaitEnd, WaitRecord
 
 
 def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Candidate]:
-    """Sort the candidates: events, bottlenecks and deadlines first, then the others by time on the critical path."""
+    """Sort possible causes: events, bottlenecks and deadlines first, then the others by time on the critical path.
+
+    `rows` is the run's record.
+    """
     times = _times(rows)
 
     def time_of(candidate: Candidate) -> float:

@@ -1,4 +1,4 @@
-"""The outcome of one play, which is a run of a changed scenario: its end, its bytes, and each figure by round."""
+"""The outcome of one rerun of a scenario, as it was or changed: its end, its bytes, and each metric by round."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ class FigureAt(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayOutcome:
-    """The outcome of a play: one run of the blamed scenario, as it was or without some of the possible causes.
+    """The outcome of one rerun of a scenario, as it was or without some possible causes of its cost.
 
     Attributes:
-        end_ns: the virtual time at which the play ended.
-        whole: whether every node that should finish did.
+        end_ns: the virtual time at which the rerun ended.
+        whole: whether every node that should finish did so.
         nbytes: the bytes of all messages.
-        figures: the values of each figure of the fleet by round, by the figure's name.
-        drawn: the number of messages that the run itself did not have, and whose loss was drawn at random for the play.
+        figures: the values of each metric of the fleet by round, by the metric's name.
+        drawn: the number of messages that the run itself did not have, and whose loss was drawn at random for the
+            rerun.
         log_hash: the hash of the event log.
     """
 

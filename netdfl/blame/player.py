@@ -1,4 +1,4 @@
-"""Run a scenario without some of its candidates. Outcomes are kept in a file, so that no variant is run twice."""
+"""Run a scenario without some possible causes of its cost. Outcomes are stored, so that no variant is run twice."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class VariantExecutor(Executor):
 
 
 class PlayJournal:
-    """The outcomes of earlier plays, in a file, by a hash of the played scenario; damaged lines are skipped."""
+    """The outcomes of earlier reruns, in a file, by a hash of each rerun's scenario; damaged lines are skipped."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Read the earlier plays in `folder`; with None, nothing is kept on disk."""
+        """Read the outcomes of earlier reruns in `folder`; with None, nothing is stored on disk."""
         self._folder = folder
         self.plays: dict[str, PlayOutcome] = {}
         if folder is not None and (folder / PLAYS).exists():
@@ -79,7 +79,7 @@ class PlayJournal:
             pass
 
     def keep(self, key: str, outcome: PlayOutcome) -> None:
-        """Keep the outcome of a play under `key`. Raises InputError if the disk refuses it."""
+        """Store a rerun's outcome under `key`, a hash of its scenario. Raises InputError if the disk refuses it."""
         self.plays[key] = outcome
         if self._folder is None:
             return
@@ -93,15 +93,15 @@ class PlayJournal:
 
 
 class CounterfactualPlayer:
-    """A player that runs a scenario without some of its candidates.
+    """A runner of a scenario without some possible causes of its cost.
 
-    `played` counts runs that the journal did not have.
+    `played` counts runs whose outcome the journal did not have.
     """
 
     def __init__(
         self, scenario: Scenario, executor: VariantExecutor, variants: Counterfactuals, journal: PlayJournal, parts: str
     ) -> None:
-        """Play the `variants` of `scenario` with `executor`.
+        """Run the `variants` of `scenario` with `executor`, and store the outcomes in `journal`.
 
         `parts` is a hash of the user's modules beside the scenario.
         """
@@ -111,11 +111,11 @@ class CounterfactualPlayer:
         self.played = 0
 
     def known(self, candidates: Collection[Candidate]) -> bool:
-        """Whether the journal has the scenario without `candidates`."""
+        """Whether the journal has the outcome of the scenario without the possible causes `candidates`."""
         return self._key(self.variants.without(candidates)) in self._journal.plays
 
     def play(self, candidates: Collection[Candidate]) -> PlayOutcome:
-        """Return the outcome of the scenario without `candidates`, from the journal or by a run.
+        """Return the outcome of the scenario without `candidates` (possible causes), from the journal or by a run.
 
         Raises:
             InputError: The run took longer than it may.
@@ -129,7 +129,7 @@ class CounterfactualPlayer:
         return self._journal.plays[key]
 
     def record(self, candidates: Collection[Candidate]) -> ExploredRun:
-        """Make the run without `candidates`, even if its outcome is known, and return it with its record.
+        """Make the run without the possible causes `candidates`, even if its outcome is known; return its record too.
 
         Raises as `play` does.
         """

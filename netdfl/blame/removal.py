@@ -1,4 +1,4 @@
-"""The scenario without some candidates: a scenario file of its own, whose other parts meet the same random losses.
+"""The scenario without some possible causes: a file of its own, in which other messages meet the same random losses.
 
 Random draws that are keyed by a message's name stay the same by themselves. Where a loss rule has memory, the losses of
 the run are written out, message by message. A message that the run did not have is then lost at random, at the rule's
@@ -30,18 +30,18 @@ from netdfl.underlay.sites import ONE_WAY, ends_in
 _DRAWN_BY_INDEX = ("random", "churn")
 """Keys of events whose random draws depend on the place of the event in the scenario's list."""
 _OF_NODES = (("slowness", "as_others"), ("deadline", "no_deadline"))
-"""The kinds of candidates that are nodes, each with the key of `world` that lists the nodes freed of that cause."""
+"""The kinds of possible causes that are nodes, each with the key of `world` that lists nodes freed of that cause."""
 KEYS_OF_WORLD = (*(key for _, key in _OF_NODES), "keeps_state", "overtaking")
-"""The keys of `world` by which a scenario without candidates may differ from its run."""
+"""The keys of `world` by which a scenario without possible causes may differ from its run."""
 _NOTHING = {"at_round": 0, "drop": "0->1", "incarnation": 1_000_000}
 """An event that never acts. It replaces a removed event, so that later entries keep their index, and so their draws."""
 
 
 class Counterfactuals:
-    """The variants of a run's scenario, each without some of its candidates."""
+    """The variants of a run's scenario, each without some possible causes of the run's cost."""
 
     def __init__(self, scenario: Scenario, rows: Sequence[MessageRow]) -> None:
-        """Take the scenario of the run, and the messages that the run sent."""
+        """Prepare variants of `scenario`, the run's; `rows` are the messages that the run sent."""
         self.scenario, self._links = scenario, build_links(scenario)
         self._of_edge: dict[Edge, list[tuple[MessageName, bool]]] = {}
         for name, row in named(rows):
@@ -71,7 +71,7 @@ class Counterfactuals:
         }
 
     def without(self, candidates: Collection[Candidate]) -> Plain:
-        """Return the scenario without `candidates`, as plain data in the form of a scenario file."""
+        """Return the scenario without the possible causes `candidates`, as plain data in a scenario file's form."""
         if not candidates:
             return to_plain(self.scenario)
         plain = {**self._plain, "links": {key: dict(entry) for key, entry in self._plain["links"].items()}}
@@ -97,8 +97,8 @@ class Counterfactuals:
         """Return the keys of `world` that let nodes prepare for what the run's scenario has and `plain` lacks.
 
         A node that may restart with its state acknowledges messages later, and nodes that rely on the order of messages
-        end some waits sooner, both from round 0 on. So without these keys, a play would differ from the run long before
-        the event.
+        end some waits sooner, both from round 0 on. So without these keys, a rerun would differ from the run long
+        before the event.
         """
         world, events = plain["world"], plain["events"]
         found: Plain = {}
@@ -114,7 +114,7 @@ class Counterfactuals:
         return {node for node, own in returns_by_node(schedule).items() if keeps_state(own, node)}
 
     def drawn(self, rows: Sequence[MessageRow]) -> int:
-        """Return how many messages of a play had their loss drawn at random, as the run itself did not have them."""
+        """Return how many messages of a rerun had their loss drawn at random, as the run itself did not have them."""
         played = (name for name, row in named(rows) if (row.src, row.dst) in self.counting)
         return sum(name not in self.counting[name[:2]] for name in played)
 

@@ -1,4 +1,4 @@
-"""The blame of one run from its directory: played again, checked against its record, and played without candidates."""
+"""The search for causes of one run's cost: the run is repeated, compared with its record, and rerun without causes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from netdfl.worlds.simulated.measuring import compute_time
 
 
 class BlameLimits(NamedTuple):
-    """The limits of the effort for one run.
+    """The limits of the number of reruns in one search for causes.
 
     Attributes:
-        candidates: the most candidates that are each taken out in a run of their own.
+        candidates: the most possible causes that are each taken out in a run of their own.
         set_runs: the most runs in the search for the set of causes.
     """
 
@@ -44,7 +44,7 @@ class BlameLimits(NamedTuple):
 
 LIMITS = BlameLimits()
 TIMES = 20
-"""A play may compute for this many times as long as the run itself; one that takes longer counts as endless."""
+"""A rerun may compute for this many times as long as the run itself; one that takes longer counts as endless."""
 
 
 @dataclass
@@ -54,10 +54,10 @@ class RunBlame:
     Attributes:
         path: the directory of the run.
         blame: the results so far.
-        player: plays the run's scenario without some candidates.
-        likely: the candidates that get a run of their own, the likeliest first.
+        player: runs the scenario without some possible causes.
+        likely: the possible causes that are each taken out in a run of their own, the likeliest first.
         limits: the most runs to make.
-        play_s: the seconds that this computer took to play the run once.
+        play_s: the seconds that this computer took to repeat the run once.
     """
 
     path: Path
@@ -68,9 +68,9 @@ class RunBlame:
     play_s: float = 0.0
 
     def play(self, show: Show = lambda what, done, of: None) -> Blame:
-        """Run the scenario without all candidates and without each likely one, then find a minimal set of causes.
+        """Run the scenario without all possible causes and without each likely one, then find a minimal set of causes.
 
-        The set (`blame.found`) explains nine tenths of the gain without all candidates. If KeyboardInterrupt is
+        The set (`blame.found`) explains nine tenths of the gain without all possible causes. If KeyboardInterrupt is
         raised, the outcomes of finished runs stay in the journal.
         """
         fill(self.blame, self.player, self.likely, show)
@@ -87,19 +87,19 @@ def open_blame(
     folder: Path | None = None,
     limits: BlameLimits = LIMITS,
 ) -> RunBlame:
-    """Play the run at `path` once more, and find the possible causes of its cost (candidates).
+    """Repeat the run at `path`, and find the possible causes of its cost (candidates).
 
     Args:
         path: the directory of the run.
         target: the quantity by which runs are compared; None: the first that the scenario reports.
         messages: whether each lost message is a candidate, in place of all losses of a link together.
         but: kinds of candidates to leave out.
-        folder: the folder for outcomes of plays; None: they are not stored.
+        folder: the folder for outcomes of reruns; None: they are not stored.
         limits: the most runs to make.
 
     Raises:
         InputError: `but` names no kind of candidate. Or the run was on the real clock, or does not repeat itself, or
-            its target is a figure that it lacks.
+            its target is a metric that it lacks.
     """
     _check_kinds(but)
     run = open_run(path)
@@ -133,12 +133,15 @@ def _check_kinds(but: Collection[str]) -> None:
 
 
 def default_folder(path: Path) -> Path:
-    """Return the default folder for plays of the run at `path`: `blamed/`, its scenario's name. Raises InputError."""
+    """Return the default folder for outcomes of reruns of the run at `path`: `blamed/NAME`. Raises InputError.
+
+    NAME is the scenario's name.
+    """
     return Path("blamed") / load(open_run(path).path / "scenario.yaml").name
 
 
 def blamable(run: Run) -> Scenario:
-    """Return the scenario of a run, after checking that blame can play it again. Raises InputError."""
+    """Return the scenario of a run, after checking that it can be repeated exactly. Raises InputError."""
     scenario = load(run.path / "scenario.yaml")
     if not isinstance(scenario.world, SimulatedOptions):
         raise InputError(

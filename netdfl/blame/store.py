@@ -1,7 +1,7 @@
-"""A store of local rounds that several plays share: a round with the same inputs is trained only once.
+"""A store of local rounds that several reruns share: a round with the same inputs is trained only once.
 
 The key is a hash of the inputs: the bytes of the node's whole state, and its view of the graph in the round. The number
-of the round would not do, for in another play the node may have received other messages before it.
+of the round would not do, for in another rerun the node may have received other messages before it.
 
 Relies on: a local round that depends on its node, its round, the state and the view alone, as netdfl's own parts do.
 """
@@ -25,7 +25,7 @@ STORE_BYTES = 512 << 20
 class LocalRoundStore:
     """A store of local rounds in memory, gone with its process.
 
-    Rounds for which there is no room are trained each time.
+    Rounds for which it has no memory left are trained each time.
 
     Attributes:
         recalled: the number of rounds that the store answered.

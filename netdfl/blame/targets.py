@@ -18,13 +18,13 @@ _RISING = ("test_accuracy",)
 
 @dataclass(frozen=True)
 class BlameTarget:
-    """A quantity by which runs are compared: the end, the bytes sent, a figure's last value, or the time to a bound.
+    """A quantity by which runs are compared: the end, the bytes sent, a metric's last value, or the time to a bound.
 
     Attributes:
-        name: `end`, `bytes`, or a text about the figure.
+        name: `end`, `bytes`, or a text about the metric.
         figure: the name of the metric; empty for `end` and `bytes`.
-        at_least: the value that the figure must reach, or None.
-        at_most: the value that the figure must fall to, or None.
+        at_least: the value that the metric must reach, or None.
+        at_most: the value that the metric must fall to, or None.
     """
 
     name: str

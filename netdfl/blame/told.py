@@ -14,10 +14,10 @@ MOST_TOLD = 12
 
 
 def table_of(blame: Blame) -> list[tuple[str, ...]]:
-    """Return the lines of the table, its heading first.
+    """Return the lines of the table of possible causes, its heading first.
 
-    If the target is a time to reach a figure, a last column says how much earlier each play came to the round in which
-    the run itself reached it.
+    If the target is the time until a metric reaches a value, a last column says how much earlier each rerun came to the
+    round in which the run itself reached it.
     """
     reached = blame.target.reached(blame.base) if blame.target.figure and blame.target.is_time else None
     more = () if reached is None else (f"to round {reached.round}",)
@@ -40,7 +40,7 @@ def order_of(blame: Blame, row: BlameRow) -> list[float | None]:
 
 
 def sentences_of(blame: Blame) -> Iterator[str]:
-    """Yield the sentences below the table."""
+    """Yield the sentences below the table of possible causes."""
     if blame.left:
         yield (
             f"{blame.left} more candidates have no run of their own: those that the critical path says are likely came "
