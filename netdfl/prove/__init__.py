@@ -1,1 +1,1 @@
-"""Proofs within bounds: all schedules with a limited number of faults are played on the real node code."""
+"""Proofs within bounds: the real node code runs in simulation under every schedule with a limited number of faults."""

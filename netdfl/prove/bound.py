@@ -31,7 +31,7 @@ class FaultBound:
     Attributes:
         most: for each kind of fault, the most faults of a schedule.
         messages: the kinds of messages that may be lost or late, each up to its last such round (None: any round).
-        orders: whether things due at one instant are played in every order.
+        orders: whether events due at one instant (messages, timers) are run in every order.
     """
 
     most: Mapping[BoundedFault, int]

@@ -1,4 +1,7 @@
-"""The command `netdfl prove`: plays every schedule within a bound, and prints the answer or a counterexample."""
+"""The command `netdfl prove`: runs a scenario under every schedule of faults within a bound, and prints the answer.
+
+The answer is that every property holds, or a counterexample.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ FILE = "counterexample.yaml"
 
 
 def prove(proof: ScenarioProof, folder: Path, console: Console, *, seconds: float | None = None) -> int:
-    """Play every schedule, print the answer, write a counterexample if there is one, and return the exit code.
+    """Run every schedule of faults, print the answer, write a counterexample if any, and return the exit code.
 
-    Schedules that an earlier call with the same `folder` answered for the same proof are not played again. After
-    `seconds` (None: no limit) the proof stops.
+    Schedules that an earlier call with the same `folder` answered for the same proof are not run again. After `seconds`
+    (None: no limit) the proof stops.
     """
     journal = ProofJournal(folder, proof)
     proof.enumeration.answered = journal.answered
@@ -36,7 +39,7 @@ def prove(proof: ScenarioProof, folder: Path, console: Console, *, seconds: floa
 
 
 def tell(answer: ProofAnswer, folder: Path, console: Console) -> int:
-    """Print an answer, write its counterexample, if it has one, into `folder`, and return the exit code."""
+    """Print a proof's answer, write its counterexample, if it has one, into `folder`, and return the exit code."""
     path = folder / FILE
     path.unlink(missing_ok=True)
     if answer.progress.broken is not None:

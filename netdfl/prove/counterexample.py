@@ -1,4 +1,4 @@
-"""A counterexample: a schedule that violates a property, as a scenario file with one sentence about it."""
+"""A counterexample: a schedule of faults that violates a property, as a scenario file with one sentence about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Counterexample(NamedTuple):
 
 
 def write_counterexample(answer: ProofAnswer) -> Counterexample:
-    """Return the counterexample of an answer, in the form for `netdfl run`."""
+    """Return the counterexample of a proof's answer, in the form for `netdfl run`."""
     assert answer.progress.broken is not None
     faults, name, how = answer.progress.broken
     executor = Executor()
@@ -57,7 +57,7 @@ def _shorter(events: Sequence[Json], place: int) -> Iterator[list[Json]]:
 
 
 def _sentence(run: ExploredRun, name: str, how: str) -> str:
-    """Return how the run violates the property `name`: a diagnosis of its stall, if it has one, else `how`."""
+    """Return how the run violates property `name`: a diagnosis of its stall, if it has one, else the text `how`."""
     cause = cause_of(run)
     told = cause is not None and is_stall(cause.key) and name != "push-sum weight kept"
     return cause.text if cause is not None and told else how

@@ -1,13 +1,13 @@
-"""The enumeration of every schedule within a bound, by playing each prefix and listing its possible successors.
+"""The enumeration of every schedule of faults within a bound: each is simulated, then extended by one more fault.
 
-A schedule is a set of faults, and of orders of equal instants, in the order of their points. What a fault does comes
-after its point, so the points before it are those of the play without it. Schedules are played by their number of
-faults and orders: the first that breaks a property is a smallest one.
+A schedule is a set of faults, and of orders of events due at one instant, in order of time. A fault acts only after its
+point, so the points before it are the same as in the run without it. Schedules are run by their number of faults and
+orders: the first that violates a property is a smallest one.
 
-Two reductions leave out plays whose answer is known, and count their schedules all the same:
+Two reductions leave out runs whose answer is known, and count their schedules all the same:
 
-- a void fault changes nothing that a property depends on: the play without it is that with it;
-- of schedules that an exchange of nodes turns into each other, one is played.
+- a void fault changes nothing that a property depends on: the run with it equals the run without it; - of schedules
+that an exchange of nodes turns into each other, one is run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from netdfl.prove.symmetry import SymmetryGroup
 Counts: TypeAlias = tuple[int, ...]
 """A number for each kind of fault of a bound, in the bound's order; the last number is for orders."""
 CHUNK = 8
-"""Number of plays that a process receives at a time."""
+"""The number of schedules that a process receives at a time."""
 
 
 class Prefix(NamedTuple):
@@ -43,7 +43,7 @@ class Prefix(NamedTuple):
 
     Attributes:
         faults: the faults, each of which has an effect.
-        alike: the fault points at the instant of the last fault, as they were in the play without it.
+        alike: the fault points at the instant of the last fault, as they were in the run without it.
         ways: in how many ways void faults (without effect) can stand among them, by the numbers of these faults.
     """
 
@@ -53,7 +53,7 @@ class Prefix(NamedTuple):
 
 
 class PlayedPrefix(NamedTuple):
-    """The outcome of playing a prefix.
+    """The outcome of a simulated run with the first faults of a schedule.
 
     Attributes:
         broken: the name of the property that it violates, and how; None: it violates none.
@@ -68,7 +68,7 @@ class PlayedPrefix(NamedTuple):
 
 @dataclass(frozen=True)
 class PrefixPlayer:
-    """A player of prefixes (first faults of schedules), which a fork can copy to other processes."""
+    """A runner of simulations with the first faults of schedules, which a fork can copy to other processes."""
 
     player: Player
     finder: PointFinder
@@ -77,7 +77,7 @@ class PrefixPlayer:
     seen: Callable[[Play], None] | None = None
 
     def play(self, prefix: Prefix, *, last: bool) -> PlayedPrefix:
-        """Play the faults of a prefix. With `last`, no points for further faults are computed."""
+        """Run the scenario with the faults of `prefix`; with `last`, find no points at which further faults can act."""
         try:
             play = self.player.play([fault.event for fault in prefix.faults])
         except InputError:
@@ -95,9 +95,9 @@ class PrefixPlayer:
 
 
 def follow(prefix: Prefix, points: Sequence[FaultPoint]) -> Iterator[FaultPoint]:
-    """Yield the points at which a further fault may act.
+    """Yield the points at which a fault may be added to the first faults of a schedule, `prefix`.
 
-    They are those after the last fault of the prefix, and those at its instant that the play without that fault lacked.
+    They are those after its last fault, and those at that fault's instant that the run without that fault lacked.
     """
     last = prefix.faults[-1] if prefix.faults else None
     for point in points:
@@ -112,11 +112,11 @@ def _is_known(point: FaultPoint, prefix: Prefix) -> bool:
 
 @dataclass(frozen=True)
 class AnsweredPart:
-    """The part of a proof that is answered already.
+    """The schedules that an earlier, interrupted proof answered, among those whose first `depth` faults have an effect.
 
     Attributes:
-        depth: the number of faults of its prefixes.
-        done: how many of these prefixes, from the first on, are answered.
+        depth: the number of these first faults.
+        done: how many sets of first faults, from the first one on, are answered.
         schedules: the number of schedules that they answer.
         refused: how many of the schedules were refused, as their faults contradict each other.
     """
@@ -129,17 +129,17 @@ class AnsweredPart:
 
 @dataclass
 class ProofProgress:
-    """The progress of an enumeration.
+    """The progress of an enumeration of schedules.
 
     Attributes:
         schedules: the number of schedules that are answered.
-        played: the number of plays made for them.
+        played: the number of simulated runs made for them.
         refused: the number of schedules whose faults contradict each other.
-        levels: the number of prefixes with 0, 1, ... faults.
-        done: how many prefixes of each level are answered.
-        broken: the first prefix that violates a property, the property, and how it is violated; None: none so far.
+        levels: the number of sets of first faults with 0, 1, ... faults.
+        done: how many sets of each of these sizes are answered.
+        broken: the faults of the first run that violates a property, the property, and how; None: none so far.
         stopped: why the enumeration ended early; empty if it did not.
-        inner: the numbers of answered and of refused schedules in all levels but the last.
+        inner: the numbers of answered and of refused schedules, without those of the largest sets.
     """
 
     schedules: int = 0
@@ -152,7 +152,7 @@ class ProofProgress:
     inner: tuple[int, int] = (0, 0)
 
     def last_level(self, depth: int) -> AnsweredPart | None:
-        """Return the answered part for prefixes with `depth` faults; None if none of them was answered."""
+        """Return how much is answered for schedules' first `depth` faults, the most that there are; None if nothing."""
         if len(self.done) != depth + 1 or not self.done[-1]:
             return None
         schedules, refused = self.inner
@@ -164,7 +164,7 @@ Show: TypeAlias = Callable[[ProofProgress], None]
 
 @dataclass
 class Enumeration:
-    """An enumeration of the schedules within `bound`.
+    """An enumeration of the schedules of faults within `bound`.
 
     `void` and `symmetries` switch its reductions on. `most` is the number of schedules after which it stops, `jobs` the
     number of processes. `answered` is the part that an earlier, interrupted enumeration answered.
@@ -180,9 +180,9 @@ class Enumeration:
     _ordered: set[tuple[FaultPoint, ...]] = field(default_factory=set)
 
     def run(self, ends_s: float | None = None, show: Show = lambda progress: None) -> ProofProgress:
-        """Play until a property is violated, every schedule is answered, or the monotonic clock reaches `ends_s`.
+        """Run schedules until a property is violated, all are answered, or the monotonic clock reaches `ends_s`.
 
-        What was `answered` before, of the prefixes with most faults, is not played again.
+        Those with the most faults that were `answered` before are not run again.
         """
         progress, kinds = ProofProgress(), tuple(self.bound.most)
         self._ordered.clear()
@@ -221,7 +221,10 @@ class Enumeration:
         ends_s: float | None,
         show: Show,
     ) -> bool:
-        """Play the prefixes of one level; return whether the next level should follow."""
+        """Run the scenario with each of `tasks`, the first `depth` faults of schedules; return whether to go on deeper.
+
+        Runs to which a further fault can be added are appended to `level`.
+        """
         last, known = self._is_last(depth), 0
         if last and self.answered is not None:
             known = progress.done[-1] = self.answered.done
@@ -247,7 +250,7 @@ class Enumeration:
         return True
 
     def _count(self, prefix: Prefix, played: PlayedPrefix, progress: ProofProgress) -> None:
-        """Count the schedules that are answered by a played prefix."""
+        """Add to `progress` the schedules that the run with the first faults `prefix` answers."""
         progress.done[-1] += 1
         if played.refused:
             progress.refused += 1
@@ -259,9 +262,10 @@ class Enumeration:
         progress.schedules += sum(ways.values()) * self.symmetries.stands_for(prefix.faults)
 
     def _children(self, prefix: Prefix, played: PlayedPrefix) -> Iterator[Prefix]:
-        """Yield the prefixes that have one more fault with an effect.
+        """Yield `prefix`, the first faults of a schedule, extended by one further fault that has an effect.
 
-        Each also counts the ways in which void faults, which change nothing, can stand before that fault.
+        It is yielded for each such fault, with the ways in which void faults, which change nothing, can stand before
+        it.
         """
         ways = prefix.ways
         for point in self._allowed(prefix, played.points):
@@ -292,7 +296,10 @@ class Enumeration:
         return (point for point in points if point.kind not in full)
 
     def _with_one(self, ways: Mapping[Counts, int], prefix: Prefix, point: FaultPoint) -> Mapping[Counts, int]:
-        """Return the counts of `ways` after void faults may also stand at `point`: as many as before, or one more."""
+        """Return `ways`, the numbers of ways to add void faults, after a void fault may also act at `point`.
+
+        Void faults change nothing that a property depends on.
+        """
         found, place = dict(ways), [*self.bound.most, "order"].index(point.kind)
         for counts, many in ways.items():
             more = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
@@ -329,7 +336,7 @@ _here: PrefixPlayer | None = None
 
 @contextmanager
 def _processes(prefix_player: PrefixPlayer, jobs: int) -> Iterator[PlayAll]:
-    """Yield a function that plays prefixes on `jobs` processes, in order. Raises RunError if a process dies."""
+    """Yield a function that simulates schedules on `jobs` processes, in order. Raises RunError if a process dies."""
     if jobs == 1:
         yield lambda tasks, last: (prefix_player.play(each, last=last) for each in tasks)
         return

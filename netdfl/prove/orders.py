@@ -1,8 +1,8 @@
-"""The orders of things that are due at one instant: a proof tries them as it tries faults.
+"""The orders of things (messages, timers) that are due at one instant: a proof tries them as it tries faults.
 
 Things at different nodes commute: whichever comes first, each node meets its own things in the same order. So the
 orders of each node are chosen separately. Whether two things commute is decided by their nodes alone. So, of all orders
-that differ only in how things at different nodes interleave, exactly one is played, as with sleep sets.
+that differ only in how things at different nodes interleave, exactly one is run, as with sleep sets.
 
 Things at different nodes don't commute where nodes share a limited uplink, downlink or core link, nor at an instant at
 which the supervisor answered a report. There, all orders of the instant are chosen.
@@ -24,20 +24,20 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.simulated.instants import DueInstant
 
 MOST_AT_ONCE = 7
-"""The most things of one instant that are put in every order: so many have 5,040 orders."""
+"""The most things (messages, timers) of one instant that are put in every order: so many have 5,040 orders."""
 
 
 @dataclass(frozen=True)
 class OrderFinder:
-    """A finder of the orders in which things of one instant could have happened in a play.
+    """A finder of the orders in which messages and timers due at one instant could have acted in a simulated run.
 
-    With `commuting`, things at different nodes count as independent, so that only the orders of each node are found.
+    With `commuting`, those at different nodes count as independent, so that only the orders of each node are found.
     """
 
     commuting: bool = True
 
     def points(self, play: Play) -> Iterator[FaultPoint]:
-        """Yield, for each instant, the orders other than the usual one of things that don't commute.
+        """Yield, for each instant, the orders other than the usual one of messages and timers that don't commute.
 
         Raises InputError where these are very many.
         """
@@ -48,9 +48,9 @@ class OrderFinder:
                     yield FaultPoint(instant.at_ns, ORDERS_BETWEEN, "order", nodes, order, event)
 
     def _groups(self, instant: DueInstant) -> Iterator[tuple[tuple[NodeId, ...], Sequence[str]]]:
-        """Yield groups of things of an instant that don't commute with each other, by their names.
+        """Yield groups of messages and timers due at an instant that don't commute with each other, by their names.
 
-        Each group comes with its node; a group of things at all nodes comes with none.
+        Each group comes with its node; a group at all nodes comes with none.
         """
         if not self.commuting or instant.answered:
             yield (), [name for name, _ in instant.things]
@@ -62,9 +62,9 @@ class OrderFinder:
 
 
 def _orders(at_ns: int, usual: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    """Return all orders of these things but the `usual` one; messages of one link stay in the order of sending.
+    """Return all orders of the messages and timers named in `usual` but that one; each link keeps its order of sending.
 
-    Raises InputError for too many things.
+    Raises InputError for too many of them.
     """
     if len(usual) < 2:
         return ()
@@ -77,7 +77,7 @@ def _orders(at_ns: int, usual: Sequence[str]) -> Iterable[tuple[str, ...]]:
 
 
 def may_follow(point: FaultPoint, faults: Iterable[FaultPoint]) -> bool:
-    """Return whether the order `point` can be added to `faults`: they have no order of the same things yet."""
+    """Return whether the order `point` can be added to `faults`: no order of the same messages and timers is there."""
     same = [each for each in faults if each.kind == "order" and each.at_ns == point.at_ns]
     return all(each.nodes and each.nodes != point.nodes for each in same)
 
@@ -98,7 +98,7 @@ def count_orders(points: Iterable[FaultPoint]) -> int:
 
 
 def shares_capacity(scenario: Scenario) -> bool:
-    """Return whether messages of different nodes can meet in a limited uplink, downlink or core link."""
+    """Return whether messages of different nodes can share a limited uplink, downlink or core link."""
     links = build_links(scenario)
     specs = [links.node(node) for node in range(scenario.num_nodes)]
     limited = any(spec.uplink is not None or spec.downlink is not None for spec in specs)

@@ -1,6 +1,6 @@
-"""The playing of one schedule: the fleet under faults, until nothing more can happen.
+"""The simulation of a fleet under one schedule of faults, until nothing more can happen.
 
-No diagnosis of a stall ends a play: it ends only when nothing moves any more.
+No diagnosis of a stall ends such a run: it ends only when nothing moves any more.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from netdfl.worlds.simulated.instants import DueInstant
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 TIMES = 10
-"""A fleet in which nothing moves is played on for this many times its longest deadline."""
+"""A fleet in which nothing moves is simulated on for this many times its longest deadline."""
 
 
 @dataclass(frozen=True)
 class FleetEnd:
-    """The state of the fleet at the end of a play.
+    """The state of the fleet at the end of a simulated run.
 
     Attributes:
         left: the nodes that live and have not finished.
         idle: those of them that have nothing left to do, as their server has finished.
         died: the nodes whose process ended by an error.
-        away: the nodes that crashed and stay away.
+        away: the nodes that crashed and do not return.
         weight: the push-sum weight in nodes, in messages under way and in unacknowledged ones; None without weights.
-        moved_ns: the time since which nothing moved.
+        moved_ns: the time since which no node and no message made progress.
     """
 
     left: frozenset[NodeId] = frozenset()
@@ -53,13 +53,14 @@ class FleetEnd:
 
 @dataclass(frozen=True)
 class Play:
-    """The play of one schedule.
+    """One simulated run of a scenario under a schedule of faults.
 
     Attributes:
         events: the scenario events that were added: the faults, and orders of equal instants.
         run: the run with its record.
         end: the state of the fleet at the end.
-        instants: the things that were due at each instant, in scenarios in which these happen one by one; else empty.
+        instants: the messages and timers that were due at each instant, in scenarios in which these happen one by one;
+            else empty.
     """
 
     events: tuple[Json, ...]
@@ -71,8 +72,8 @@ class Play:
 class PatientWatch(ExactWatch):
     """A stall watch that ends a run when nothing more can happen.
 
-    It also ends one in which nothing has moved for `quiet_ns` and `past_ns` is over. With `acts`, stalls are skipped or
-    their messages sent again as the scenario says.
+    It also ends one without progress for `quiet_ns`, once the time `past_ns` is over. With `acts`, stalls are skipped
+    or their messages sent again as the scenario says.
     """
 
     past_ns = quiet_ns = moved_ns = 0
@@ -126,7 +127,7 @@ class PatientWatch(ExactWatch):
 
     @override
     def _end(self) -> None:
-        """Do nothing, because no diagnosis ends a play."""
+        """Do nothing, because no diagnosis ends a run here."""
 
     def _seen_end(self) -> FleetEnd:
         phases = {node: self.fleet.status.nodes[node].phase for node in self.fleet.nodes}
@@ -144,7 +145,8 @@ class PatientWatch(ExactWatch):
     def _weight(self, away: Collection[NodeId], absent: Collection[NodeId]) -> float | None:
         """Return the push-sum weight of the whole fleet, counting each share once.
 
-        A node that stays away keeps the weight that it had when it crashed; an absent one has yet to bring its own.
+        A node that crashed for good keeps the weight that it had when it crashed; an absent one has yet to bring its
+        own.
         """
         hosts = {node: each.host for node, each in _nodes(self.world).items()}
         held = [host.node.held_weight for node, host in hosts.items() if node not in away]
@@ -160,7 +162,7 @@ class PatientWatch(ExactWatch):
     def _open(self, away: Collection[NodeId]) -> Sequence[Message]:
         """Return the data messages under way, and those that senders keep because no receiver is known to have them.
 
-        A node that stays away keeps them with its state.
+        A node that crashed for good keeps them with its state.
         """
         flying = [flight.content[0] for flight in _fabric(self.world).flights()]
         nodes = [each.host.node for node, each in _nodes(self.world).items() if not each.ended or node in away]
@@ -180,10 +182,10 @@ def _fabric(world: Any) -> Any:
 
 
 class Player(Executor):
-    """A player of schedules of one scenario, which share the scenario's parts."""
+    """A runner of one scenario under schedules of faults; what does not differ between the runs is built once."""
 
     def __init__(self, scenario: Scenario, *, judged: bool = False) -> None:
-        """Prepare to play `scenario`; with `judged`, a run gets figures and a verdict, for a user's predicates.
+        """Prepare to run `scenario`; with `judged`, a run gets metrics and a verdict, for a user's predicates.
 
         Otherwise the fleet is evaluated after its last round alone.
         """
@@ -197,7 +199,7 @@ class Player(Executor):
         self._world: SimulatedWorld | None = None
 
     def play(self, changes: Sequence[Json] = ()) -> Play:
-        """Play the scenario with `changes`: additional events, and orders of things due at one instant."""
+        """Run the scenario with `changes`: additional events, and orders of messages and timers due at one instant."""
         self._watched = self._world = None
         run = self.run(with_changes(self.scenario, changes))
         ordered = None if self._world is None else self._world.ordered
@@ -240,7 +242,7 @@ class Player(Executor):
 
 
 def with_changes(scenario: Scenario, changes: Sequence[Json]) -> Scenario:
-    """Return a scenario with further events; orders of equal instants, `{at: 1s, order: [...]}`, go into its world."""
+    """Return a scenario with further events; orders of one instant, `{at: 1s, order: [...]}`, go into its `world`."""
     events = [dict(each) for each in changes if "order" not in each]
     scenario = scenario.model_copy(update={"events": [*scenario.events, *events]})
     orders: dict[str, list[str]] = {}

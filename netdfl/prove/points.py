@@ -1,4 +1,4 @@
-"""The points of a play at which a fault can act: each message sent, and each instant at which a node acts.
+"""The points of a simulated run at which a fault can act: each message sent, and each instant at which a node acts.
 
 A scripted event acts first at its instant, and what a node sends at once leaves at once. So there are no other points:
 a fault between two of them does what the same fault does at the next one.
@@ -24,7 +24,7 @@ NODES_FIRST, ORDERS_BETWEEN, MESSAGES_THEN = range(3)
 
 @dataclass(frozen=True, order=True)
 class FaultPoint:
-    """One fault that can act from `at_ns` on, or another order of things due at that instant.
+    """One fault that can act from `at_ns` on, or another order of the messages and timers due at that instant.
 
     Attributes:
         at_ns: the time of the point.
@@ -33,7 +33,7 @@ class FaultPoint:
         nodes: the nodes that it concerns, which a symmetry exchanges.
         rest: the other values that tell it from points of the same instant.
         event: the scenario event that causes it.
-        void: whether, in this play, it changes nothing that a property depends on.
+        void: whether, in this run, it changes nothing that a property depends on.
     """
 
     at_ns: int
@@ -46,7 +46,7 @@ class FaultPoint:
 
 
 def sent_in(play: Play, *, copied: bool) -> list[tuple[MessageRow, int]]:
-    """Return the messages of a play in order of sending, each numbered among messages of the same name.
+    """Return the messages of a run in order of sending, each numbered among messages of the same name.
 
     Messages have the same name if all their identifying values are equal. `copied`: links duplicate messages, and the
     copies are left out.
@@ -66,7 +66,7 @@ def sent_in(play: Play, *, copied: bool) -> list[tuple[MessageRow, int]]:
 
 @dataclass(frozen=True)
 class PointFinder:
-    """A finder of the points at which faults can act in plays within `bound`.
+    """A finder of the points of a run at which the faults that `bound` permits can act.
 
     Attributes:
         bound: the bound.
@@ -75,7 +75,7 @@ class PointFinder:
         crashes: the forms of a crash that the scenario can have, as keys of an event.
         copied: whether links duplicate messages.
         drops_late: whether a message that comes late changes nothing.
-        unweighed: fates at the end of the run that no property depends on.
+        unweighed: fates of messages, at the end of the run, that no property depends on.
         reads_rows: whether a property reads the record itself, so that no fault is void.
     """
 
@@ -89,7 +89,7 @@ class PointFinder:
     reads_rows: bool = False
 
     def points(self, play: Play) -> list[FaultPoint]:
-        """Return all points of `play`, in order."""
+        """Return all points of `play`, a simulated run, in order."""
         sent = sent_in(play, copied=self.copied)
         named = [(row, number) for row, number in sent if self.bound.reaches(row.kind, row.round)]
         found: list[FaultPoint] = []
@@ -113,7 +113,7 @@ class PointFinder:
         return FaultPoint(row.sent_ns, MESSAGES_THEN, "loss", row[:2], _rest(row, number), event, self._is_void(row))
 
     def _is_void(self, row: MessageRow) -> bool:
-        """Return whether the loss of this message changes nothing, as it never arrived or was no longer needed."""
+        """Return whether losing the message `row` changes nothing, as it never arrived or was no longer needed."""
         if self.reads_rows:
             return False
         came_late = row.fate == Fate.LATE.text and self.drops_late

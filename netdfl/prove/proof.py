@@ -27,7 +27,7 @@ from netdfl.scenario.model.world import SimulatedOptions
 
 MOST = 1_000_000
 REDUCTIONS = ("void", "symmetry", "commuting")
-"""The names of the ways to play fewer schedules with the same answer; each can be switched off."""
+"""The names of the ways to run fewer schedules with the same answer; each can be switched off."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ProofAnswer:
         scenario: the scenario that the proof is about.
         bound: the faults that a schedule may have.
         properties: the properties that were checked.
-        progress: the schedules that were played, and the first violation.
+        progress: the schedules that were run, and the first violation.
         drawn: descriptions of the random draws that other seeds would change.
     """
 
@@ -70,7 +70,7 @@ class ProofAnswer:
         return "\n".join([first, *self._more()])
 
     def _so_far(self) -> str:
-        """Return a text on how many schedules and plays were answered, by number of faults."""
+        """Return a text on how many schedules were answered, and by how many runs, by number of faults."""
         levels = zip(self.progress.levels, self.progress.done, strict=True)
         told = [f"{done:,} of {all_of:,} with {k}" for k, (all_of, done) in enumerate(levels)]
         many = self.progress.schedules
@@ -101,7 +101,7 @@ class ScenarioProof:
         most: int = MOST,
         jobs: int = 1,
     ) -> None:
-        """Play the run without faults. Raises InputError for a scenario that can't be proven.
+        """Run the scenario without faults. Raises InputError for a scenario that can't be proven.
 
         Args:
             scenario: the scenario that the proof is about.
@@ -109,7 +109,7 @@ class ScenarioProof:
             properties: the properties to check.
             without: names of reductions that are not used.
             most: the number of schedules after which the proof stops.
-            jobs: the number of processes that play schedules.
+            jobs: the number of processes that run schedules.
         """
         _check(scenario)
         if bound.orders:
@@ -139,7 +139,7 @@ class ScenarioProof:
         self.enumeration = Enumeration(bound, prefix_player, symmetries, "void" not in without, most, jobs)
 
     def run(self, seconds: float | None = None, show: Show = lambda progress: None) -> ProofAnswer:
-        """Play every schedule, for at most `seconds` (None: no limit), and return the answer.
+        """Run the scenario under every schedule, for at most `seconds` (None: no limit); return the answer.
 
         `show` gets the progress.
         """
@@ -148,7 +148,7 @@ class ScenarioProof:
         return ProofAnswer(self.scenario, self.bound, self.properties, progress, self.drawn)
 
     def _baseline(self) -> Play:
-        """Return the play without faults, after checking that it is repeatable and satisfies all properties."""
+        """Return the run without faults, after checking that it is repeatable and satisfies all properties."""
         first, again = self.player.play(), self.player.play()
         if first.run.event_log_hash != again.run.event_log_hash:
             raise InputError(
@@ -208,7 +208,7 @@ def told_changes(faults: Sequence[FaultPoint]) -> str:
 
 
 def one_by_one(scenario: Scenario) -> Scenario:
-    """Return a scenario in which what is due at one instant happens one by one."""
+    """Return a scenario in which messages and timers due at one instant act one by one."""
     world = scenario.world
     if not isinstance(world, SimulatedOptions) or world.order is not None:
         return scenario

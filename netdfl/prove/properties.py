@@ -1,4 +1,4 @@
-"""The properties that a proof checks in every schedule, each judged by a single play."""
+"""The properties that a proof checks under every schedule of faults, each judged by a single run."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ TOLERANCE = 1e-9
 """How far the total push-sum weight may be off by rounding, as a share of the whole."""
 
 Broken: TypeAlias = Callable[[Play], str]
-"""A function that returns how a play violates a property, as text; empty if it does not."""
+"""A function that returns how a run violates a property, as text; empty if it does not."""
 
 
 @dataclass(frozen=True)
 class ProvenProperty:
-    """A property that every schedule is to keep.
+    """A property that a run under every schedule of faults is to keep.
 
     Attributes:
         name: the property in words.
-        broken: returns how a play breaks it; empty if the play keeps it.
+        broken: returns how a run breaks it; empty if the run keeps it.
         numeric: whether it depends on computed numbers, which may differ between symmetric schedules.
-        reads_rows: whether it may depend on the whole record of a play.
+        reads_rows: whether it may depend on the whole record of a run.
     """
 
     name: str
@@ -40,7 +40,7 @@ class ProvenProperty:
 
 
 def broken_by(play: Play, properties: Sequence[ProvenProperty]) -> tuple[str, str] | None:
-    """Return the first property that `play` violates, and how; None if it satisfies all."""
+    """Return the first property that `play`, a simulated run, violates, and how; None if it satisfies all."""
     if play.run.error is not None:
         return "no error", f"the run broke: {play.run.error!r}"
     for each in properties:
@@ -56,7 +56,7 @@ def choose_properties(
 
     Raises InputError for an unknown name.
 
-    A name with a colon, `module:callable`, is a predicate of the user: it returns true, or a text, for a play that
+    A name with a colon, `module:callable`, is a predicate of the user: it returns true, or a text, for a run that
     breaks the property. With `consensus`, the final consensus distance must be below that number.
     """
     known = {"stall": STALL, "finish": FINISH, "diverged": DIVERGED}
