@@ -182,7 +182,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _ordered(order: Callable[[], str | bytes]) -> Response:
-    """Answer a request with the result of `order`, as text or JSON, or with the reason why it failed."""
+    """Answer a request with the result of the function `order`, as text or JSON, or with the reason why it failed."""
     try:
         found = await asyncio.to_thread(order)
         return PlainTextResponse(found) if isinstance(found, str) else _json(found)

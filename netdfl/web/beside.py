@@ -51,7 +51,7 @@ class RunPageServer:
             self._note(f"there is no page: {line.removeprefix('! ')}")
 
     def stay(self, say: Callable[[str], None]) -> None:
-        """Keep serving the page until Ctrl-C, if the terminal is interactive."""
+        """Keep serving the page until Ctrl-C, if the terminal is interactive; `say` prints a line about it."""
         if self.address and self._process is not None and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"  page       {self.address} (until Ctrl-C; report.html is the same page)")
             try:

@@ -21,7 +21,7 @@ MOST_COMPARED = 60
 
 
 def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
-    """Return curves and figures of each run of the folder `root`, and the keys in which their scenarios differ.
+    """Return curves and final metrics of each run of the folder `root`, and the keys in which their scenarios differ.
 
     `groups` has, for each run, the name of the curve that it shares with runs that differ in the seed alone; `names`
     has the name of its own curve.
@@ -47,7 +47,7 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
 
 
 def _names(scenarios: Mapping[str, Keys], places: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the names of the runs' curves.
+    """Return the names of the runs' curves; `places` has each run's path in the folder.
 
     Runs that differ in the seed alone share a name in `groups`; if two of them have the same seed too, each has its
     own.

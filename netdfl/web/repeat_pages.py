@@ -49,7 +49,7 @@ class RepeatPages:
     """The answers to pages that repeat runs of a folder with other values."""
 
     def __init__(self, folder: RunFolder) -> None:
-        """Begin without repeated runs."""
+        """Prepare to repeat runs of `folder`."""
         self._folder, self.runs = folder, RepeatedRuns()
         self._checking = asyncio.Lock()
 

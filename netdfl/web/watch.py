@@ -96,7 +96,7 @@ class RunFeed:
                 self._say(event("status", text))
 
     async def _tell_data(self) -> None:
-        """Send the parts of the data that changed to all open pages; for an unreadable run, the reason."""
+        """Send all open pages the data that changed since the last time; for an unreadable run, the reason."""
         seen = _sizes(self._path)
         if seen == self._seen:
             return
