@@ -21,7 +21,7 @@ def run(
         "reproductions/claims"
     ),
 ) -> None:
-    """Run cells at the lowest priority until each claim is decided or the budget is spent.
+    """Run cells (one method with one seed) at the lowest priority until each claim is decided or the budget is spent.
 
     The claims, the rule and the budget are in netdfl/study/claims/claims.yaml. Each finished cell is written to a file
     below --rows at once; one that is under way is lost when the work is stopped. A cell has 60 minutes of CPU time.

@@ -131,7 +131,7 @@ def fit(
 ) -> None:
     """Fit latencies, rates and compute times to a run's record, each with an interval of 95 %.
 
-    The twin is the run's scenario with these figures, for the simulated world: change it, and see what would be.
+    The twin is the run's scenario with these fitted values, for the simulated world: change it, and see what would be.
 
     Examples:
         netdfl fit runs/quickstart/latest

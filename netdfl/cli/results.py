@@ -55,7 +55,7 @@ def measure(
     """Measure the minimum that a run has found, at its last models, and write it for the report.
 
     sharpness: largest eigenvalues and trace of the training loss's Hessian (Lanczos, Hutchinson). landscape: the loss
-    along random directions, normalized by filter. gap: figures on training and test data. Directions differ by chance:
+    along random directions, normalized by filter. gap: metrics on training and test data. Directions differ by chance:
     compare runs by the same seed.
 
     Examples:
@@ -136,7 +136,7 @@ def diff(
     second: Annotated[Path, typer.Argument(metavar="RUN", help="Another.")],
     format: OutputFormat = Format.TEXT,
 ) -> None:
-    """Name the first event in which two runs part, and what followed; the exit code is 1 where they part.
+    """Name the first event in which two runs differ, and what followed; the exit code is 1 if they differ.
 
     Examples:
         netdfl diff runs/quickstart/latest runs/other/latest
@@ -174,11 +174,11 @@ def blame(
 ) -> None:
     """Say which nodes, links and events cost a simulated run its time, by running it without each of them.
 
-    Each candidate is taken out under the same luck, and the run is played again: a node's slowness, a link's losses or
-    extra delay, an up- or downlink's or a core link's rate, a deadline, an event. Below the table stands a set that
-    explains nine tenths of the gap to the run without any of them, none of which can be left out. The scenario without
-    it is written, and the run's page has the table (netdfl report, netdfl serve). What was played is kept, so that the
-    command goes on where it was interrupted (130).
+    Each possible cause is taken out, and the run is repeated with the same random draws: a node's slowness, a link's
+    losses or extra delay, an up- or downlink's or a core link's rate, a deadline, an event. Below the table stands a
+    set that explains nine tenths of the gain of a run without any of them, none of which can be left out. The scenario
+    without it is written, and the run's page has the table (netdfl report, netdfl serve). Outcomes of runs are stored,
+    so that the command goes on where it was interrupted (130).
 
     Examples:
         netdfl blame runs/quickstart/latest
@@ -231,7 +231,7 @@ def serve(
 
 
 def beside(wanted: bool, view: Any) -> AbstractContextManager[Any]:
-    """Return the server of a run's page, or nothing if it is not `wanted`. Raises InputError if it is not installed."""
+    """Return the server of a run's page, or nothing if it is not `wanted`. Raises InputError without Starlette."""
     if not wanted:
         return nullcontext()
     from netdfl.web.beside import RunPageServer

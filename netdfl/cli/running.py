@@ -99,7 +99,7 @@ def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
 
 
 def _resume(path: Path, page: bool, alone: bool) -> int:
-    """Resume the run at `path` without changes. Raises InputError if options would change it."""
+    """Resume the run at `path`. Raises InputError unless it is `alone`: other options would change the run."""
     if not alone:
         raise InputError(
             "--resume goes on with a run as it was: give no scenario, --set, --on or --out with it; a run "

@@ -50,7 +50,7 @@ def list_runs(
     most: Most = 50,
     format: OutputFormat = Format.TEXT,
 ) -> None:
-    """List the runs of a folder, the newest first: date, verdict, figures, and the keys in which they differ.
+    """List the runs of a folder, the newest first: date, verdict, metrics, and the keys in which they differ.
 
     Where they differ in many, the four with the most values are columns; the rest are named below, for --columns.
     Conditions compare numbers with their units, dates and words: < <= > >= = != and ~ for contains.
@@ -80,7 +80,7 @@ def _as_json(row: RunRow) -> dict[str, object]:
 
 
 def show(run: RunPath, format: OutputFormat = Format.TEXT) -> None:
-    """Show one run: verdict and reasons, figures, tags, note, and the keys of its scenario.
+    """Show one run: verdict and reasons, metrics, tags, note, and the keys of its scenario.
 
     Examples:
         netdfl runs show runs/quickstart/latest
@@ -95,7 +95,7 @@ def show(run: RunPath, format: OutputFormat = Format.TEXT) -> None:
 
 
 def compare(runs: Several, format: OutputFormat = Format.TEXT) -> None:
-    """Set runs side by side: their figures, and the keys in which their scenarios differ.
+    """Set runs side by side: their metrics, and the keys in which their scenarios differ.
 
     Examples:
         netdfl runs compare runs/quickstart/20261126T101500Z-1 runs/quickstart/latest

@@ -41,7 +41,7 @@ def sweep(
     memory: Memory = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default sweeps/NAME.")] = None,
 ) -> None:
-    """Run a grid of scenarios, resume it where it was left, and write one table and figures.
+    """Run a grid of scenarios, resume it where it was left, and write one table and plots.
 
     Exit codes: 0 all runs came to an end; 1 some failed; 2 nothing was run; 130 interrupted: call it again to go on.
 
@@ -80,7 +80,7 @@ def study(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out of a sweep, a reproduction or netdfl tune.")],
     follow: Annotated[bool, typer.Option("--follow", help="Say so again whenever a run begins or ends.")] = False,
 ) -> None:
-    """Say how far a study is and how long it will take, and write its tables and figures from the runs so far.
+    """Say how far a study is and how long it will take, and write its tables and plots from the runs so far.
 
     It only reads: the study itself goes on elsewhere, or was interrupted.
 
@@ -244,7 +244,7 @@ def prove(
     without: Without = "",
     out: Proved = None,
 ) -> None:
-    """Play every schedule of at most so many faults on a small fleet; show the smallest that it does not survive.
+    """Run a small fleet under every schedule of at most so many faults; show the smallest that it does not survive.
 
     Faults are loss (of one message), crash (of a node, for good or with a return a round later, before each instant at
     which it sends or receives), pause, cut (a link down) and delay. "order: all" adds every order of what is due at one
