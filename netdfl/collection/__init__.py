@@ -1,1 +1,1 @@
-"""The runs of a folder: found, listed, filtered, labeled, compared, thrown away, asked by SQL."""
+"""The runs of a folder: found, listed, filtered, labeled, compared, thrown away, queried by SQL."""

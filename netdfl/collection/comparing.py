@@ -1,4 +1,4 @@
-"""Runs side by side: their figures, and the keys in which their scenarios differ."""
+"""Runs side by side: their metrics, and the keys in which their scenarios differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunComparison(TypedDict):
 
 
 def compare(runs: Mapping[str, Path]) -> RunComparison:
-    """Return the figures of runs, given as directories by name, and the keys in which their scenarios differ."""
+    """Return metrics and other results of runs (directories by name), and the keys in which their scenarios differ."""
     rows = {name: read_row(path, path.parent) for name, path in runs.items()}
     keys = differing([row.keys for row in rows.values()])
     columns = ("started", "verdict", *FACTS)

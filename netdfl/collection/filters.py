@@ -95,7 +95,10 @@ def _fit(mine: Number, asked: Number) -> bool:
 
 
 def _in_order(sign: str, mine: str, asked: str) -> bool:
-    """Compare the date `mine` with `asked`, only as far as `asked` is written: `>= 2026-11-20` has the whole day."""
+    """Return whether the date `mine` is before or after `asked`, as the comparison `sign` demands.
+
+    Only so much of the date counts as `asked` has: `>= 2026-11-20` includes the whole day.
+    """
     cut = mine[: len(asked)]
     return {"<": cut < asked, "<=": cut <= asked, ">": cut > asked, ">=": cut >= asked}[sign]
 

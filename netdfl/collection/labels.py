@@ -21,7 +21,7 @@ MOST_TAGS, MOST_TAG, MOST_NOTE = 20, 60, 4000
 
 @with_config(OPEN)
 class LabelsForm(TypedDict, total=False):
-    """The form of the file `labels.json`."""
+    """The JSON keys of the file `labels.json`, which has the tags and the note of a run."""
 
     tags: Annotated[list[Annotated[str, Field(strict=True, max_length=MOST_TAG)]], Field(max_length=MOST_TAGS)]
     note: Annotated[str, Field(strict=True, max_length=MOST_NOTE)]
@@ -41,7 +41,7 @@ class Labels:
 
     @classmethod
     def of(cls, form: LabelsForm) -> Self:
-        """Return the labels that a form holds."""
+        """Return the labels in `form`, the contents of a file `labels.json`."""
         return cls(tuple(form.get("tags", ())), form.get("note", ""), form.get("archived", False))
 
     def changed(

@@ -15,7 +15,7 @@ from netdfl.collection.varied import varied
 from netdfl.core.errors import InputError
 
 COUNTED = ("accuracy", "loss", "error", "nbytes", "duration_s")
-"""The figures of which a group of runs shows the mean over its runs."""
+"""The columns of the list of runs, such as accuracy, of which a group of runs shows the mean."""
 
 IN_COLUMNS = ("algorithm.name", "world.kind", "nodes", "rounds")
 """Keys of scenarios that a row of the list has as columns anyway."""
@@ -46,13 +46,13 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The runs with the same value of a key: their number, verdicts, and the mean of each figure."""
+    """The runs with the same value of a key: their number, verdicts, and the mean of each numeric column."""
 
     value: str
     rows: Sequence[RunRow]
 
     def mean(self, figure: str) -> float | None:
-        """Return the mean of a figure over the runs that have it; None where none has."""
+        """Return the mean of the column `figure`, such as accuracy, over the runs that have it; None where none has."""
         found = [value for row in self.rows if isinstance(value := row.value(figure), int | float)]
         return sum(found) / len(found) if found else None
 
@@ -113,7 +113,7 @@ def _values(row: RunRow, column: str) -> Iterator[str]:
 
 
 def list_runs(root: Path, asked: ListRequest) -> RunList:
-    """Return the list of the runs at or below `root`.
+    """Return the list of the runs at or below `root` that the request `asked` selects.
 
     Raises InputError if the filter or a key does not fit the runs.
     """

@@ -1,4 +1,4 @@
-"""A row about each run: where it lies, when it began, how it ended, its figures, labels and keys."""
+"""A row about each run: where it lies, when it began, how it ended, its metrics, labels and keys."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RunRow:
         verdict: the verdict, or words in place of one.
         reasons: the reasons of the verdict, such as the sentence of a stall.
         wrong: the reason why the run can't be read; empty if it can.
-        facts: the figures of the run by column.
+        facts: the metrics of the run, and its main settings, by column.
         rounds_done: the rounds that an unfinished run has done; None if they are not known.
         tags: the tags of the run, its labels' and those of the folders it lies in.
         labels: the labels that somebody gave to the run.

@@ -179,7 +179,7 @@ def _told(error: Exception, memory: str) -> str:
 
 
 def _fill(database: DuckDBPyConnection, rows: Sequence[RunRow]) -> None:
-    """Make the tables `runs` and `keys`."""
+    """Create the tables `runs` and `keys` of a database from the rows of a list of runs."""
     _make(database, "runs", RUNS, [_of_run(row) for row in rows])
     _make(database, "keys", KEYS, [_of_key(row.place, key, text) for row in rows for key, text in row.keys.items()])
 

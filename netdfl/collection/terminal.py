@@ -21,7 +21,7 @@ WHERE_DIFFERENT = ("algorithm", "world", "nodes", "rounds")
 MOST_NAMED = 12
 """The most further differing keys that are named below a list."""
 MOST_PRINTED = 1000
-"""The most rows of an answer that are printed as text."""
+"""The most rows of a query's answer that are printed as text."""
 
 
 def said(column: str, value: Value) -> str:
@@ -49,7 +49,7 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def run_lines(found: RunList, most: int) -> list[str]:
-    """Return a list of runs as text; what it leaves out is said below."""
+    """Return a list of runs as text, at most `most` of them; a line below says how many there are."""
     if not found.total:
         return ["there are no runs here yet; `netdfl run SCENARIO` makes one"]
     columns = list(dict.fromkeys(["place", *found.columns])) if found.columns else _usual_columns(found)
@@ -76,7 +76,7 @@ def _left_out(found: RunList, shown: int, chosen: int) -> Iterator[str]:
 
 
 def group_lines(found: RunList, most: int) -> list[str]:
-    """Return groups of runs as text: number, verdicts, means."""
+    """Return groups of runs as text, at most `most` of them: number, verdicts, means."""
     groups = found.groups()
     figures = [figure for figure in COUNTED if any(group.mean(figure) is not None for group in groups)]
     rows = []
