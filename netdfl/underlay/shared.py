@@ -37,7 +37,7 @@ class AnyLoss:
     """The loss of several core links in a row: a message is lost where any of them loses it."""
 
     def __init__(self, models: Sequence[LossModel]) -> None:
-        """Combine `models`, which are asked in this order."""
+        """Combine `models`, which decide in this order."""
         self.models = tuple(models)
 
     @property
@@ -51,12 +51,12 @@ class AnyLoss:
         return 1 - prod(1 - share_of_loss(model) for model in self.models)
 
     def lost(self, unit: Transit) -> bool:
-        """Return whether any link loses `unit`; the later links meet what the earlier ones let pass."""
+        """Return whether any link loses the message `unit`; each link decides on what the earlier ones let pass."""
         return any(model.lost(unit) for model in self.models)
 
 
 class CoreLoss(Loss):
-    """The stage of an edge's path that applies the losses of all core links on it.
+    """The stage of an edge's path (its sequence of link rules) that applies the losses of all core links on it.
 
     Scheduled changes of the edge's own link do not change it.
     """
@@ -69,7 +69,7 @@ class CoreLoss(Loss):
 
 
 class CoreDelay(Latency):
-    """The stage of an edge's path that applies the delays of all core links on it.
+    """The stage of an edge's path (its sequence of link rules) that applies the delays of all core links on it.
 
     Of the scheduled changes of the edge's own link, only `state` (up or down) changes it.
     """
@@ -83,7 +83,7 @@ class CoreDelay(Latency):
 
 @dataclass(slots=True)
 class CoreWay:
-    """The part of an edge's path that lies in the core.
+    """The part of an edge's path (its sequence of link rules) that lies in the core.
 
     Where messages go over TCP, the stage of TCP in the edge's path applies the loss and the delay of the core.
 
@@ -105,12 +105,12 @@ class CoreWay:
 
     @property
     def stages(self) -> list[Stage]:
-        """The stages that belong to this edge alone, in the order of a path."""
+        """The stages for loss and delay in the core, for this edge alone; empty if TCP's stage applies them."""
         return [self.loss, self.delay] if self.crossed and not self.over_tcp else []
 
     @property
     def behind(self) -> Sequence[Stage]:
-        """The stages that a message meets after the edge's own: none here, as it crosses all core links at once."""
+        """The stages that a message passes after the edge's own: none here, as it crosses all core links at once."""
         return ()
 
     def note(self, path: Path) -> None:
@@ -126,10 +126,10 @@ class CoreWay:
 
 
 class SharedCore:
-    """All core links of a fleet with their present values, and the way of each edge over them."""
+    """All core links of a fleet with their present values, and the route of each edge over them."""
 
     def __init__(self, underlay: Underlay, streams: Streams, *, over_tcp: bool = False) -> None:
-        """Begin with the underlay's own values. `streams` give each edge its own random losses on each core link.
+        """Begin with the underlay's configured link values. `streams` give each edge its own losses on core links.
 
         With `over_tcp`, loss and delay in the core act on packets; the model of TCP turns them into the time of a
         message.
@@ -165,7 +165,7 @@ class SharedCore:
         return tuple(self._shared[link] for link in crossed)
 
     def _set(self, edge: Edge, way: CoreWay, keys: Sequence[str]) -> None:
-        """Set the stages of a way to its core links' present values, for the rules in `keys` (`latency`, `loss`)."""
+        """Set an edge's stages to its core links' present values, for the rules in `keys` (`latency`, `loss`)."""
         if "latency" in keys:
             way.delay.delay = constant(delay=sum(self._values.delay_ns(link) for link in way.crossed))
         if "loss" in keys:
@@ -178,7 +178,7 @@ class SharedCore:
         return Streams(self._seed).integer("link", *edge, "core", link.name)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change of core links or of routes; return the new departures of messages under way.
+        """Apply a change of core links or of routes; return when messages under way leave the links now.
 
         A cut is not applied here: it blocks the links of nodes that cross it.
         """
@@ -198,7 +198,7 @@ class SharedCore:
     def _reroute(self, without: Sequence[str], network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
         """Find routes without the core links called `without`, and move messages under way to the new paths.
 
-        Return their new departures.
+        Return when these messages leave the links now.
         """
         self._routes = self._underlay.routes_without(without)
         for edge, way in sorted(self._built.items()):

@@ -35,7 +35,7 @@ class ToldCore(SharedCore):
     """A node's copy of the core links, in which the rate of each way over them is the one that the supervisor sent."""
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
-        """Begin with the underlay's own values, before any edge has a way."""
+        """Begin with the underlay's configured link values, before any edge has a route."""
         super().__init__(underlay, streams)
         self.told = ToldWays()
 
@@ -50,7 +50,7 @@ class ToldCore(SharedCore):
 
     @override
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change of core links or of routes; return the new departures of messages under way."""
+        """Apply a change of core links or of routes; return when messages under way leave the links now."""
         outcomes = list(super().apply(event, network, now_ns))
         for edge, way in self._built.items():
             for link in self._links(edge, way.crossed):
