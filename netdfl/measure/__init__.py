@@ -1,1 +1,1 @@
-"""Measurements of the minimum that a run has found: curvature, landscape and gap of its models."""
+"""Measurements of the minimum that a run has found: its models' curvature, loss landscape and generalization gap."""

@@ -66,7 +66,9 @@ class Settings:
 
 
 def measure(run: TrainedRun, what: str, settings: Settings, say: Callable[[str], None]) -> Path:
-    """Make one kind of measurement on a run's last models; write and print it, and return its JSON file.
+    """Make the measurement `what` on a run's last models; write and print it, and return its JSON file.
+
+    `what` is `sharpness`, `landscape` or `gap`.
 
     Raises:
         InputError: the run kept no models, or trains none; or there is no such measurement.

@@ -26,12 +26,12 @@ def direction(surface: LossSurface, generator: torch.Generator) -> Tensor:
 
 
 def line(surface: LossSurface, way: Tensor, places: Sequence[float]) -> list[float]:
-    """Return the loss at each position along a direction, relative to the model at 0."""
+    """Return the loss at each of the positions `places` along the direction `way`; the model itself is at 0."""
     at = surface.at
     return [surface.value(at + place * way) for place in places]
 
 
 def plane(surface: LossSurface, ways: tuple[Tensor, Tensor], places: Sequence[float]) -> list[list[float]]:
-    """Return the loss over a square spanned by two directions, one row per position along the second."""
+    """Return the loss over a square spanned by two directions, `ways`, one row per position along the second."""
     at = surface.at
     return [[surface.value(at + x * ways[0] + y * ways[1]) for x in places] for y in places]
