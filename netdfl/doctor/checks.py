@@ -1,4 +1,4 @@
-"""The judgement of machines for a fleet, without I/O: facts in, findings out."""
+"""The judgement whether machines suit a fleet, from facts collected about them, without I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Facts = Mapping[str, Any]
 
 
 class Severity(StrEnum):
-    """The severity of a finding."""
+    """How serious the result of a check of a machine is."""
 
     OK = "ok"
     NOTE = "note"
@@ -68,7 +68,7 @@ class MachineFacts:
 def judge(
     known: MachineFacts, *, device: str = "auto", wanted: str | None = None, trains: bool = True
 ) -> list[MachineFinding]:
-    """Judge the facts about machines; return all findings.
+    """Judge the facts about machines; return the results of all checks.
 
     `wanted` is the world that the scenario asks for, `device` the device for its nodes. PyTorch is needed only if the
     scenario `trains`.
@@ -163,7 +163,7 @@ def _one(name: str, what: str, good: bool, said: str, remedy: str, bad: Severity
 
 
 def lines(found: Sequence[MachineFinding]) -> Iterator[str]:
-    """Yield a line for each finding, with its remedy below, and finally the number of bad ones."""
+    """Yield a line for each result of a check, with its remedy below, and finally the number of bad ones."""
     place = max((len(each.machine) for each in found), default=0)
     what = max((len(each.what) for each in found), default=0)
     for each in found:
