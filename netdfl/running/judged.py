@@ -146,7 +146,7 @@ def _write_page(directory: RunDirectory, found: TrainedRun) -> None:
 
 @contextmanager
 def _telling(judgement: Judgement) -> Iterator[None]:
-    """Raise a RunError that adds the verdict, if a file can't be written inside the context."""
+    """Raise a RunError whose text includes the verdict, if a file can't be written inside the context."""
     try:
         yield
     except (InputError, RunError, OSError) as error:
@@ -155,7 +155,10 @@ def _telling(judgement: Judgement) -> Iterator[None]:
 
 
 def _with_messages(run: Run, findings: Sequence[Json]) -> list[Json]:
-    """Return `findings`, each with the last messages before it on the edges that prove it, in both directions."""
+    """Return `findings` (diagnosed stalls), each with the last messages before it on edges that prove it.
+
+    Messages in both directions are included.
+    """
     return [{**finding, "messages": _last(run, finding)} for finding in findings]
 
 

@@ -49,9 +49,9 @@ class TrainedRun(Run):
         return last.x / last.weight if last.weight != 1 else last.x, last.kept
 
     def train_figures(self, node: int | None = None) -> Mapping[str, float]:
-        """Return figures of a model on all clients' training examples, without augmentation, by name.
+        """Return metrics of a model on all clients' training examples, without augmentation, by name.
 
-        They are `train_accuracy` and the loss, `train_loss`; if the task defines figures of its own, these with the
+        They are `train_accuracy` and the loss, `train_loss`; if the task defines metrics of its own, these with the
         prefix `train_`. Raises InputError as `model` does.
         """
         problem = self.problem
@@ -59,7 +59,7 @@ class TrainedRun(Run):
         return problem.evaluate_trained(x, kept, alone=self._alone)
 
     def test_figures(self, node: int | None = None) -> Mapping[str, float]:
-        """Return figures of a model on the test set, each with the prefix `test_`.
+        """Return metrics of a model on the test set, each with the prefix `test_`.
 
         Raises InputError as `model` does.
         """

@@ -88,7 +88,7 @@ def _path_of(model: object, scenario: str | Path | Mapping[str, object] | Scenar
 
 
 def _told(problem: Problem, names: Mapping[str, str]) -> Problem:
-    """Return `problem` with objects of the program named as the caller's arguments: `model=`, `data=`."""
+    """Return `problem`, a mistake in a scenario, with the program's objects named as arguments: `model=`, `data=`."""
     for argument, name in names.items():
         problem = replace(problem, what=problem.what.replace(repr(name), f"given as {argument}="))
         if name in problem.file:

@@ -86,7 +86,7 @@ _VERSIONS = ("netdfl", "torch", "numpy")
 
 
 class Provenance(TypedDict):
-    """The form of `provenance.json`: versions of packages, hashes of the scenario and the user's modules."""
+    """The JSON keys of `provenance.json`: versions of packages, hashes of the scenario and the user's modules."""
 
     versions: dict[str, str]
     scenario: str

@@ -155,7 +155,7 @@ def _supervised(
 def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[Display] | None = None) -> FinishedRun:
     """Continue the killed or interrupted run in the directory `path`, and judge it; `page` as in `run`.
 
-    A simulated run is played again from its start, with the local rounds from its checkpoints
+    A simulated run is repeated from its start, with the local rounds from its checkpoints
     (`netdfl.worlds.simulated.replay`). Real nodes continue from their checkpoints (`netdfl.supervisor.resumption`).
 
     Raises:
