@@ -1,4 +1,4 @@
-"""The figures of unfinished runs, as metrics in the text format of Prometheus."""
+"""The progress, traffic and waits of unfinished runs, as metrics in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _WaitingForm(TypedDict):
 
 @with_config(OPEN)
 class _StatusForm(TypedDict, total=False):
-    """The form of `fleet.json`, as far as metrics need it."""
+    """The JSON keys of `fleet.json`, as far as metrics need them."""
 
     rounds: Count
     rounds_done: Count
@@ -53,7 +53,7 @@ _STATUS: TypeAdapter[_StatusForm] = TypeAdapter(_StatusForm)
 
 @dataclass(frozen=True, kw_only=True)
 class MetricValues:
-    """The figures of one run, or of one node of a run.
+    """The values of all Prometheus metrics of one run, or of one node of a run.
 
     Attributes:
         labels: the labels that name the run or the node.
@@ -81,7 +81,7 @@ class MetricValues:
 
 
 def read_figures(path: Path, place: str) -> MetricValues:
-    """Read the figures of the run at `path`, which metrics label `run="PLACE"`.
+    """Read the values of the metrics of the run at `path`; their label is `run="PLACE"`, from `place`.
 
     Raises InputError if its files are damaged.
     """
@@ -243,10 +243,10 @@ def families(found: Sequence[MetricValues]) -> Iterator[Metric]:
 
 
 class FiguresCollector:
-    """A collector of Prometheus' client library, which asks for the figures at each scrape."""
+    """A collector of Prometheus' client library, which asks for the metrics' values at each scrape."""
 
     def __init__(self, figures: Callable[[], Sequence[MetricValues]]) -> None:
-        """Collect what `figures` returns."""
+        """Collect at each scrape the metrics' values that `figures` returns."""
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
@@ -254,12 +254,12 @@ class FiguresCollector:
         yield from families(self._figures())
 
     def describe(self) -> Iterator[Metric]:
-        """Yield nothing, so that no figures are asked for when the collector is registered."""
+        """Yield nothing, so that no values are asked for when the collector is registered."""
         yield from ()
 
 
 def metrics_text(found: Sequence[MetricValues]) -> bytes:
-    """Return the figures of runs as text that Prometheus reads."""
+    """Return the values of runs' metrics as text that Prometheus reads."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()

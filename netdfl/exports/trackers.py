@@ -1,7 +1,7 @@
 """A run's metrics as curves in a tracker: of the fleet, of nodes in small fleets, and means over nodes.
 
 TensorBoard gets event files, after the run or while it goes on. MLflow gets a run of its own: the scenario as
-parameters, the figures as metrics, the verdict as a tag.
+parameters, the run's metrics as metrics, the verdict as a tag.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARE = 0.02
 
 
 class TensorBoardWriter:
-    """A writer of TensorBoard event files, which writes each point of a run once."""
+    """A writer of TensorBoard event files, which writes each point of a run's curves once."""
 
     def __init__(self, run: Run, folder: Path) -> None:
         """Write event files into `folder`. Raises InputError if tensorboardX is not installed."""
@@ -41,7 +41,7 @@ class TensorBoardWriter:
         self._writer.add_text("scenario", f"```yaml\n{run.scenario_text}\n```", 0)
 
     def catch_up(self, below: int | None = None) -> int:
-        """Write the points that were not written yet, and return their number.
+        """Write the points of curves that were not written yet, and return their number.
 
         Means over nodes are written only for rounds before round `below`; None: for all rounds.
         """
@@ -72,14 +72,14 @@ class TensorBoardDisplay:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Write the remaining points."""
+        """Write the remaining points of curves."""
         try:
             self._writer.catch_up()
         finally:
             self._writer.close()
 
     def update(self, status: FleetStatus) -> None:
-        """Pass the status on, and write new points at most a few times per minute."""
+        """Pass the status on, and write new points of curves at most a few times per minute."""
         self._display.update(status)
         began_s = time.monotonic()
         if began_s >= self._again_s:
@@ -140,7 +140,7 @@ def points(run: Run, below: int | None = None) -> Iterator[CurvePoint]:
 
 
 def missing(package: str, extra: str) -> InputError:
-    """Return an error for a tracker's package that is not installed."""
+    """Return an error for a tracker's `package` that is not installed; `netdfl[EXTRA]`, by `extra`, would bring it."""
     return InputError(f"{package} is not installed: {pip_install(f'netdfl[{extra}]')}")
 
 
