@@ -1,6 +1,6 @@
 """netdfl: an asyncio message-passing emulator for decentralized federated learning.
 
-The same from Python as from the command line:
+From Python, a scenario is run like this:
 
     import netdfl
 

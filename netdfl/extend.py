@@ -5,8 +5,8 @@
     def mine(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
         return gossip(exchange, local_sgd(sgd))
 
-These names are netdfl's promise to code outside of it: a change of one is told in the changelog. What lies in other
-modules may change without a word. `docs/own_algorithm.md` shows how they work together, `docs/extend.md` lists them.
+These names are netdfl's promise to code outside of it: the changelog lists every change of one. Names in other modules
+may change without notice. `docs/own_algorithm.md` shows how they work together, `docs/extend.md` lists them.
 """
 
 from __future__ import annotations
