@@ -33,7 +33,7 @@ class FleetState:
         status: the status that displays show.
         store: the store of the record.
         note: is called with each message for the user.
-        start_ns: when the fleet started, in its own time; None: it has not.
+        start_ns: the reading of this machine's clock at time 0 of the fleet; None: the fleet has not started.
         error: the error that ends the run.
         changed: set by events that may end a wait of the supervisor.
         hellos: the last introduction (`Hello`) of each node, and of the evaluator.
@@ -58,7 +58,7 @@ class FleetState:
 
     @cached_property
     def schedule(self) -> list[CompiledEvent]:
-        """The flat, sorted list of scripted events."""
+        """The scenario's scripted events, expanded into single ones and sorted."""
         return compile_schedule(self.scenario)
 
     @cached_property

@@ -177,7 +177,7 @@ class ProbingWatch(StallWatch):
                 self.fleet.store.event(now_ns, node, self.pace.rounds[node][0], "silent", seconds=seconds)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
-        """Return the last findings and the snapshot that showed them, if they ended the run."""
+        """Return the stalls diagnosed last and the snapshot that showed them, if they ended the run."""
         return self._last if self.over else ((), None)
 
     async def _snapshot(self) -> Snapshot:

@@ -80,7 +80,7 @@ def _has(plain: Json, key: str, kind: str) -> bool:
 
 
 class StallWatch:
-    """A watch that finds, reports and ends stalls. `over` is true once the run has nothing left to wait for."""
+    """A watch that finds, reports and ends stalls of a fleet; `over` is true once it has nothing left to wait for."""
 
     def __init__(self, fleet: FleetState, restarts: Restarts) -> None:
         """Prepare to watch `fleet`; `restarts` knows which nodes return."""

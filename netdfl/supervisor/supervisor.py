@@ -262,7 +262,7 @@ class Supervisor:
             return Figures()
 
     def _finish_record(self) -> None:
-        """Close the supervisor's part of the record, and delete snapshots that were not evaluated.
+        """Close the supervisor's part of the record, and delete models (snapshots) left for evaluation.
 
         Errors of the disk must not hide why the run ended.
         """
@@ -337,7 +337,7 @@ class Supervisor:
         self._showing.sometimes()
 
     def exited(self, node: NodeId, how: Exit) -> None:
-        """Handle the unexpected end of a process; tell the other nodes if the failure detector is the oracle."""
+        """Handle `how` a process ended unexpectedly; tell other nodes if the failure detector is the oracle."""
         fleet = self.fleet
         fleet.changed.set()
         if self.stopping or (node != EVALUATOR and self._is_old(node, how)):
@@ -350,7 +350,7 @@ class Supervisor:
             self._lose(node, how)
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Let a dead node that was restarted from outside rejoin."""
+        """Let a dead node that was restarted from outside rejoin, with its stored state if it `keeps` that."""
         if not self.stopping and self.fleet.start_ns is not None:
             self.restarts.came_back(node, keeps)
             self.fleet.note(f"node {node} was started again")
