@@ -24,7 +24,7 @@ def compressor(exchange: Exchange) -> Compressor:
 
 
 def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
-    """Return the encoder of vectors as differences; without a compressor, vectors are sent unchanged.
+    """Return an encoder of vectors as differences from what receivers know; without a compressor, it encodes nothing.
 
     With `mass` the differences carry push-sum mass, so receivers keep those that they can't decode yet.
     """
