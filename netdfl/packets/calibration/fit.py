@@ -73,7 +73,7 @@ def fit(times: Times) -> TcpTable:
 
 
 def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int, ...]:
-    """Return the mean time in microseconds of each slice of the messages.
+    """Return the mean time, in microseconds, of the messages in each slice of their order by time.
 
     Args:
         latest_first: the times of the messages in ns, the longest first.

@@ -183,7 +183,10 @@ def _times(network: PacketNetwork, src: int, nbytes: int, count: int) -> list[fl
 
 
 def _timed(out: socket.socket, into: socket.socket, nbytes: int) -> float:
-    """Return the seconds that one message takes, after a pause; infinite if it takes too long."""
+    """Return the seconds that a message of `nbytes` bytes takes from socket `out` to `into`, after a pause.
+
+    The result is infinite if it takes too long.
+    """
     time.sleep(PAUSE_S)
     began = time.monotonic_ns()
     sending = threading.Thread(target=_send, args=(out, bytes(nbytes)), daemon=True)
