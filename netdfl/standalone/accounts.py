@@ -64,7 +64,8 @@ def find_stalls(
 ) -> tuple[list[Finding], Snapshot]:
     """Return the stalls in which a fleet was when its nodes ended, and the snapshot that shows them.
 
-    A node without an account, or whose account is much older than the others', counts as dead.
+    `outages` are the scheduled ones, `detector` is the kind of failure detector, `allows` tells which settings could be
+    remedies. A node without an account, or whose account is much older than the others', counts as dead.
     """
     at_ns = max((each.last.at_ns for each in accounts.values()), default=0)
     down = {node: _down(accounts.get(node)) for node in nodes if not _present(accounts.get(node), at_ns)}

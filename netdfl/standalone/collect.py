@@ -192,7 +192,10 @@ def _duration_s(parts: Mapping[NodeId, NodeFolder]) -> float:
 
 
 def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: Mapping[NodeId, NodeFolder]) -> None:
-    """Record the metrics of every round's average model, at the time when the last node ended the round."""
+    """Record the metrics of every round's average model, at the time when the last node ended the round.
+
+    `found` is the collected run, `parts` has the nodes' folders; the metrics go into `store`.
+    """
     ended = dict(found.rows("SELECT round, max(at_s) FROM metrics WHERE name = 'round_s' GROUP BY round"))
     with _one_thread(blueprint):
         for round in filter(blueprint.evaluates, range(blueprint.scenario.rounds)):
