@@ -80,7 +80,7 @@ def find_candidates(
 
 
 def _slow(compute: ComputeTime, clients: Sequence[NodeId], rounds: int) -> Iterator[Candidate]:
-    """Yield each client that takes longer than the median of the others in some round."""
+    """Yield, as possible causes, the clients that take longer than the median of the others in some round."""
     found: set[NodeId] = set()
     for round in range(rounds if len(clients) > 1 else 0):
         times = sorted((compute(node, round), node) for node in clients)
@@ -95,7 +95,7 @@ def _median_without(times: Sequence[tuple[int, NodeId]], gone: int) -> float:
 
 
 def _losses(links: LinksSpec, rows: Sequence[MessageRow]) -> Iterator[Candidate]:
-    """Yield each link that lost or damaged messages by its own rules, rather than through a scheduled event."""
+    """Yield, as possible causes, links that lost or damaged messages by their own rules, not by a scheduled event."""
     lost = sorted({(row[:2], row.fate) for row in rows if row.fate in _RULE_OF})
     edges = dict.fromkeys(edge for edge, fate in lost if getattr(links.link(edge), _RULE_OF[fate]) is not None)
     yield from (Candidate("loss", edge, f"the losses on {edge[0]}->{edge[1]}") for edge in edges)
@@ -152,7 +152,10 @@ def _bottlenecks(links: LinksSpec, edges: Sequence[Edge]) -> Iterator[Candidate]
 
 
 def _core_links(underlay: Underlay | None, edges: Sequence[Edge]) -> Iterator[Candidate]:
-    """Yield each direction of a core link that has a rate and that messages cross, or may cross after rerouting."""
+    """Yield, as possible causes, the directions of core links with a rate that messages cross or may cross.
+
+    Messages may cross other core links after rerouting.
+    """
     if underlay is None:
         return
     crossed = dict.fromkeys(link for edge in edges for link in underlay.way(edge))
@@ -162,7 +165,7 @@ def _core_links(underlay: Underlay | None, edges: Sequence[Edge]) -> Iterator[Ca
 
 
 def _deadlines(waits: Sequence[WaitRecord]) -> Iterator[Candidate]:
-    """Yield each node that stopped waiting for data at its deadline, with some of the data still missing."""
+    """Yield, as possible causes, the nodes that stopped waiting for data at their deadline, with some missing."""
     ended = {each.node for each in waits if each.kind is Kind.DATA and each.ended is WaitEnd.DEADLINE and each.missing}
     yield from (Candidate("deadline", (node,), f"the deadline of node {node}") for node in sorted(ended))
 

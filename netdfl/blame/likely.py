@@ -28,7 +28,7 @@ def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Ca
 
 
 def _times(rows: MemoryStore) -> dict[tuple[NodeId, ...], float]:
-    """Return the time in ns that each link and each node takes of the critical path.
+    """Return the time in ns that each link and each node takes of the critical path of the run recorded in `rows`.
 
     A link, with the key (sender, receiver), takes the waits for its messages; a node, with the key (node,), takes its
     computing.
@@ -43,7 +43,7 @@ def _times(rows: MemoryStore) -> dict[tuple[NodeId, ...], float]:
 
 
 def _path(rows: MemoryStore) -> Iterator[tuple[NodeId, int, WaitRecord | None, MessageRow | None]]:
-    """Yield the parts of the critical path, from the end of the last wait back to the start.
+    """Yield the parts of a run's critical path, from the end of the last wait back to the start; `rows` is its record.
 
     Each part has the node, the time in ns that it was busy, the wait before that, and the message that ended the wait.
     The message is None if a deadline ended the wait; the earliest part has no wait.

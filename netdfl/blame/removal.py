@@ -114,7 +114,7 @@ class Counterfactuals:
         return {node for node, own in returns_by_node(schedule).items() if keeps_state(own, node)}
 
     def drawn(self, rows: Sequence[MessageRow]) -> int:
-        """Return how many messages of a rerun had their loss drawn at random, as the run itself did not have them."""
+        """Return how many messages of a rerun (`rows`) had their loss drawn at random, as the run did not have them."""
         played = (name for name, row in named(rows) if (row.src, row.dst) in self.counting)
         return sum(name not in self.counting[name[:2]] for name in played)
 
