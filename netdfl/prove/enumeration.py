@@ -112,12 +112,12 @@ def _is_known(point: FaultPoint, prefix: Prefix) -> bool:
 
 @dataclass(frozen=True)
 class AnsweredPart:
-    """The schedules that an earlier, interrupted proof answered, among those whose first `depth` faults have an effect.
+    """The part of an enumeration that an earlier, interrupted one did, among sets of `depth` faults with an effect.
 
     Attributes:
-        depth: the number of these first faults.
-        done: how many sets of first faults, from the first one on, are answered.
-        schedules: the number of schedules that they answer.
+        depth: the number of faults in each set.
+        done: how many of these sets, from the first one on, were run.
+        schedules: the number of schedules that these runs answer.
         refused: how many of the schedules were refused, as their faults contradict each other.
     """
 
@@ -166,8 +166,9 @@ Show: TypeAlias = Callable[[ProofProgress], None]
 class Enumeration:
     """An enumeration of the schedules of faults within `bound`.
 
-    `void` and `symmetries` switch its reductions on. `most` is the number of schedules after which it stops, `jobs` the
-    number of processes. `answered` is the part that an earlier, interrupted enumeration answered.
+    `void` and `symmetries` switch on its reductions, which run fewer schedules with the same answer. `most` is the
+    number of schedules after which it stops, `jobs` the number of processes. `answered` is the part that an earlier,
+    interrupted enumeration answered.
     """
 
     bound: FaultBound
@@ -221,7 +222,7 @@ class Enumeration:
         ends_s: float | None,
         show: Show,
     ) -> bool:
-        """Run the scenario with each of `tasks`, the first `depth` faults of schedules; return whether to go on deeper.
+        """Run the scenario with each of `tasks`, sets of `depth` faults; return whether to go on with one more fault.
 
         Runs to which a further fault can be added are appended to `level`.
         """
@@ -250,7 +251,7 @@ class Enumeration:
         return True
 
     def _count(self, prefix: Prefix, played: PlayedPrefix, progress: ProofProgress) -> None:
-        """Add to `progress` the schedules that the run with the first faults `prefix` answers."""
+        """Add to `progress` the schedules that the run with the first faults `prefix` (outcome `played`) answers."""
         progress.done[-1] += 1
         if played.refused:
             progress.refused += 1

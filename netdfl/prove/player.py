@@ -1,6 +1,6 @@
 """The simulation of a fleet under one schedule of faults, until nothing more can happen.
 
-No diagnosis of a stall ends such a run: it ends only when nothing moves any more.
+No diagnosis of a stall ends such a run: it ends only when no node and no message makes progress.
 """
 
 from __future__ import annotations

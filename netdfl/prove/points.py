@@ -155,7 +155,7 @@ class PointFinder:
                     yield FaultPoint(at_ns, NODES_FIRST, kind, (node,), (number,), event)
 
     def _cuts(self, rows: Sequence[MessageRow]) -> Iterator[FaultPoint]:
-        """Yield outages of each link: for each round in which it carries a message, one of that round, one for good."""
+        """Yield outages of each link: in each round in which it carries a message, one for that round, one for good."""
         first: dict[tuple[Edge, int], int] = {}
         for row in rows:
             place = ((row.src, row.dst), row.round)

@@ -107,7 +107,7 @@ class ScenarioProof:
             scenario: the scenario that the proof is about.
             bound: the faults that a schedule may have.
             properties: the properties to check.
-            without: names of reductions that are not used.
+            without: names of reductions (ways to run fewer schedules) that are not used.
             most: the number of schedules after which the proof stops.
             jobs: the number of processes that run schedules.
         """
@@ -221,7 +221,7 @@ def _uses_late(scenario: Scenario) -> bool:
 
 
 def find_reductions(names: Sequence[str]) -> Sequence[str]:
-    """Return the reductions with these names. Raises InputError for an unknown name."""
+    """Return the ways to run fewer schedules (reductions) with these names. Raises InputError for an unknown name."""
     wrong = [name for name in names if name not in REDUCTIONS]
     if wrong:
         raise InputError(f"--without: {wrong[0]!r} is no reduction; use {', '.join(REDUCTIONS)}")

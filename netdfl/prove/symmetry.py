@@ -40,7 +40,7 @@ class SymmetryGroup:
 
 
 def exchanged(point: FaultPoint, exchange: Exchange) -> FaultPoint:
-    """Return the same fault at the nodes to which a permutation maps its nodes."""
+    """Return the same fault at the nodes to which the permutation `exchange` maps its nodes."""
     return replace(point, nodes=tuple(exchange[node] for node in point.nodes), event={})
 
 
