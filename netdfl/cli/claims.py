@@ -68,7 +68,7 @@ def table(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether the page is up to date.")] = False,
 ) -> None:
-    """Print each claim with its verdict, interval, seeds and cost, from the rows of finished cells.
+    """Print each claim with its verdict, interval, seeds and cost, from the results of finished runs.
 
     Examples:
         netdfl claims table
