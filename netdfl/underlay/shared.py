@@ -165,7 +165,7 @@ class SharedCore:
         return tuple(self._shared[link] for link in crossed)
 
     def _set(self, edge: Edge, way: CoreWay, keys: Sequence[str]) -> None:
-        """Set an edge's stages to its core links' present values, for the rules in `keys` (`latency`, `loss`)."""
+        """Set the stages of an edge's `way` to its core links' present values, for the rules named in `keys`."""
         if "latency" in keys:
             way.delay.delay = constant(delay=sum(self._values.delay_ns(link) for link in way.crossed))
         if "loss" in keys:
@@ -178,7 +178,7 @@ class SharedCore:
         return Streams(self._seed).integer("link", *edge, "core", link.name)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change of core links or of routes; return when messages under way leave the links now.
+        """Apply a change of core links or of routes; return the new times at which messages under way leave the links.
 
         A cut is not applied here: it blocks the links of nodes that cross it.
         """
@@ -198,7 +198,7 @@ class SharedCore:
     def _reroute(self, without: Sequence[str], network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
         """Find routes without the core links called `without`, and move messages under way to the new paths.
 
-        Return when these messages leave the links now.
+        Return the new times at which these messages leave the links.
         """
         self._routes = self._underlay.routes_without(without)
         for edge, way in sorted(self._built.items()):

@@ -65,7 +65,7 @@ class CoreNetwork:
     """
 
     def __init__(self, figures: Mapping[str, CoreFigures]) -> None:
-        """Take the values of each core link, by its name.
+        """Begin with the values (`figures`) of each core link, by its name.
 
         Raises ValueError for a name that can't be read, or a link named twice.
         """

@@ -50,7 +50,7 @@ class ToldCore(SharedCore):
 
     @override
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change of core links or of routes; return when messages under way leave the links now."""
+        """Apply a change of core links or of routes; return the new times at which messages under way leave links."""
         outcomes = list(super().apply(event, network, now_ns))
         for edge, way in self._built.items():
             for link in self._links(edge, way.crossed):
