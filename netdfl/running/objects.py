@@ -88,7 +88,10 @@ def _path_of(model: object, scenario: str | Path | Mapping[str, object] | Scenar
 
 
 def _told(problem: Problem, names: Mapping[str, str]) -> Problem:
-    """Return `problem`, a mistake in a scenario, with the program's objects named as arguments: `model=`, `data=`."""
+    """Return `problem`, a mistake in a scenario, with the program's objects called as arguments: `model=`, `data=`.
+
+    `names` has, for each argument, the name of its object in the scenario.
+    """
     for argument, name in names.items():
         problem = replace(problem, what=problem.what.replace(repr(name), f"given as {argument}="))
         if name in problem.file:
