@@ -79,7 +79,7 @@ def _pieces(run: Run, what: str, format: str) -> Iterable[bytes]:
 
 
 def _print(run: Run, what: str, format: str) -> None:
-    """Write the exported bytes to standard output."""
+    """Write the export `what` of a run, in the given format, to standard output."""
     if what in TABLES:
         with tempfile.TemporaryDirectory(prefix="netdfl-export-") as folder:
             file = export_table(run, what, format, Path(folder) / f"{what}.{format}")

@@ -1,7 +1,7 @@
 """A run's metrics as curves in a tracker: of the fleet, of nodes in small fleets, and means over nodes.
 
 TensorBoard gets event files, after the run or while it goes on. MLflow gets a run of its own: the scenario as
-parameters, the run's metrics as metrics, the verdict as a tag.
+parameters, the points of its curves as metrics, the verdict as a tag.
 """
 
 from __future__ import annotations
