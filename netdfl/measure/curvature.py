@@ -44,7 +44,7 @@ class HessianTrace(NamedTuple):
 
 
 def lanczos(product: Product, dim: int, *, count: int, steps: int, generator: torch.Generator) -> Spectrum:
-    """Return the `count` largest eigenvalues after at most `steps` products.
+    """Return the `count` largest eigenvalues of a symmetric matrix, after at most `steps` products with it.
 
     Each new vector is made orthogonal to all before, twice. The error of an eigenvalue is at most the last coupling
     times the last entry of its vector (Paige); equal eigenvalues are found once.
@@ -77,9 +77,10 @@ def lanczos(product: Product, dim: int, *, count: int, steps: int, generator: to
 
 
 def hutchinson(product: Product, known: Spectrum, *, probes: int, generator: torch.Generator) -> HessianTrace:
-    """Return the trace: exact on the span of the Lanczos vectors, estimated by random signs elsewhere.
+    """Return the matrix's trace: exact on the span of the Lanczos vectors, estimated by random signs elsewhere.
 
-    The part elsewhere lacks the largest eigenvalues, so a few random vectors estimate it well (Hutch++).
+    `known` has these vectors, `product` multiplies by the matrix. The part elsewhere lacks the largest eigenvalues, so
+    a few random vectors estimate it well (Hutch++).
     """
     basis, dim = known.basis, len(known.basis)
     if known.steps >= dim:

@@ -32,6 +32,9 @@ def line(surface: LossSurface, way: Tensor, places: Sequence[float]) -> list[flo
 
 
 def plane(surface: LossSurface, ways: tuple[Tensor, Tensor], places: Sequence[float]) -> list[list[float]]:
-    """Return the loss over a square spanned by two directions, `ways`, one row per position along the second."""
+    """Return the loss over a square spanned by the directions `ways`, one row per position along the second.
+
+    `places` are the positions along each direction; the model itself is at (0, 0).
+    """
     at = surface.at
     return [[surface.value(at + x * ways[0] + y * ways[1]) for x in places] for y in places]

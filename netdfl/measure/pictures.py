@@ -18,7 +18,7 @@ LEVELS = 12
 
 
 def draw_lines(places: Sequence[float], losses: Mapping[str, Sequence[float]]) -> bytes:
-    """Return a PNG of the loss along one direction, with a line for each model."""
+    """Return a PNG of the loss along one direction, at the positions `places`, with a line for each model."""
     figure = _figure((6.4, 3.6))
     axes = figure.subplots()
     for number, (name, values) in enumerate(losses.items()):
@@ -31,7 +31,10 @@ def draw_lines(places: Sequence[float], losses: Mapping[str, Sequence[float]]) -
 
 
 def draw_planes(places: Sequence[float], losses: Mapping[str, Sequence[Sequence[float]]]) -> bytes:
-    """Return a PNG of the loss over a plane, with a panel for each model and a common color scale."""
+    """Return a PNG of the loss over a plane, a panel for each model; `places` are positions along each side.
+
+    All panels have one color scale.
+    """
     figure = _figure((4.2 * len(losses) + 0.8, 3.9))
     grids = {name: np.log10(np.maximum(np.array(values), 1e-12)) for name, values in losses.items()}
     finite = np.concatenate([grid[np.isfinite(grid)] for grid in grids.values()])
