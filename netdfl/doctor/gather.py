@@ -1,4 +1,4 @@
-"""The collection of facts from this machine, and from all machines of an engine."""
+"""The collection of facts from this machine, and from the machines of an engine that runs fleets, such as Slurm."""
 
 from __future__ import annotations
 
