@@ -337,7 +337,7 @@ class Supervisor:
         self._showing.sometimes()
 
     def exited(self, node: NodeId, how: Exit) -> None:
-        """Handle `how` a process ended unexpectedly; tell other nodes if the failure detector is the oracle."""
+        """Handle the unexpected end of a process, `how` it ended; tell other nodes if the oracle detects failures."""
         fleet = self.fleet
         fleet.changed.set()
         if self.stopping or (node != EVALUATOR and self._is_old(node, how)):
