@@ -1,4 +1,4 @@
-"""Methods with a server, one function each: the paper's parts with the paper's defaults."""
+"""Federated learning methods with a server, one function each: the paper's parts with the paper's defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods by gossip on two-way links, one function each: the paper's parts with the paper's defaults."""
+"""Learning methods by gossip on two-way links, one function each: the paper's parts with the paper's defaults."""
 
 from __future__ import annotations
 
