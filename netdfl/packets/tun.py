@@ -73,7 +73,7 @@ def dropped(namespace: int) -> int:
 
 
 def open_device(address: str, tcp: str) -> int:
-    """Create the device in the current namespace, as `open_tun` does."""
+    """Create the TUN device in the current namespace, with address and route, as `open_tun` does."""
     try:
         tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH14x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
