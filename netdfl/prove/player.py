@@ -72,8 +72,8 @@ class Play:
 class PatientWatch(ExactWatch):
     """A stall watch that ends a run when nothing more can happen.
 
-    It also ends one without progress for `quiet_ns`, once the time `past_ns` is over. With `acts`, stalls are skipped
-    or their messages sent again as the scenario says.
+    It also ends one without progress for `quiet_ns`, once the time `past_ns` is over. With `acts`, stalls are ended as
+    the scenario says: awaited messages are skipped or sent again.
     """
 
     past_ns = quiet_ns = moved_ns = 0
