@@ -19,7 +19,7 @@ class RunPageServer:
     """The page server of one run, started once the run's directory exists; `note` is called with the address."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
-        """Prepare; `begin` starts the server. Raises InputError if Starlette or uvicorn is not installed."""
+        """Prepare the page server; `begin` starts it. Raises InputError if Starlette or uvicorn is not installed."""
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise InputError(MISSING)
         self._note = note
