@@ -63,7 +63,7 @@ class Group:
         return {verdict: told.count(verdict) for verdict in sorted(set(told))}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the group as a page or another program reads it."""
+        """Return the group as JSON data, for a page or another program."""
         means = {figure: self.mean(figure) for figure in COUNTED}
         return {"value": self.value, "runs": len(self.rows), "verdicts": self.verdicts, **means}
 

@@ -89,7 +89,7 @@ class RunRow:
                 return value_of(self.keys, column)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as a page or another program reads it."""
+        """Return the row as JSON data, for a page or another program."""
         wrong = {"wrong": self.wrong} if self.wrong else {}
         done = {} if self.rounds_done is None else {"rounds_done": self.rounds_done}
         own = {"own_tags": list(self.labels.tags), "note": self.labels.note, "archived": self.labels.archived}

@@ -91,13 +91,13 @@ class QueryResult:
         self.columns: Sequence[str] = list(database.sql(sql).columns)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows, of which only some are in memory at a time."""
+        """Yield the rows of the answer, of which only some are in memory at a time."""
         found = self._database.execute(self._sql)
         while part := found.fetchmany(PART):
             yield from part
 
     def write_parquet(self, target: Path) -> None:
-        """Write the rows to the file `target`."""
+        """Write the rows of the answer to the Parquet file `target`."""
         self._database.execute(f"CREATE OR REPLACE TEMP VIEW answer AS {self._sql}")
         options = "FORMAT parquet, USE_TMP_FILE false"
         self._database.execute(f"COPY (FROM answer) TO {quoted(str(target.resolve()))} ({options})")

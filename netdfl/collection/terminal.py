@@ -89,7 +89,7 @@ def group_lines(found: RunList, most: int) -> list[str]:
 
 
 def show_lines(row: RunRow) -> list[str]:
-    """Return all that a list knows of one run as text."""
+    """Return one run as text: all that a list of runs has about it."""
     labels = row.labels
     facts = [(name, said(name, value)) for name, value in row.facts.items() if value is not None]
     own = [("tags", ", ".join(row.tags)), ("note", labels.note), ("archived", "yes" if labels.archived else "")]
