@@ -14,7 +14,7 @@ from netdfl.underlay.sites import CoreLink, CoreNetwork
 
 
 class CoreValues:
-    """The present rules of every core link. `numbers` has an index for each link."""
+    """The present rules of every core link. `numbers` has each link's index."""
 
     def __init__(self, network: CoreNetwork) -> None:
         """Start with the values that the underlay states, before any event."""
