@@ -73,7 +73,7 @@ def _annotated(key: str, value: object) -> bytes:
 
 
 def _described(track: Track, name: str, more: bytes) -> bytes:
-    """Return a packet with the name of a row of the timeline, and with its place in `more`."""
+    """Return a trace packet that names a row of the timeline; `more` has the encoded fields of the row's place."""
     return _packet(_bytes(60, _number(1, uuid(track)) + _text(2, name) + more))
 
 
