@@ -67,7 +67,7 @@ def value_of(keys: Keys, key: str) -> str | None:
 
 
 def short_keys(keys: Iterable[str]) -> set[str]:
-    """Return the keys whose value can be written in a short form, such as `loss: 5%` for the key `loss.probability`."""
+    """Return the keys, such as `loss`, whose short form can stand for one of `keys`, such as `loss.probability`."""
     parents = ((parent, part) for parent, _, part in (key.rpartition(".") for key in keys))
     return {parent for parent, part in parents if part in SHORT.get(parent.rpartition(".")[2], ())}
 

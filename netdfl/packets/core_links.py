@@ -58,7 +58,7 @@ class PacketWay:
     path: Path | None = None
 
     def note(self, path: Path) -> None:
-        """Store `path`, the whole sequence of stages of the edge, which contains those of the core links."""
+        """Store `path`, the whole sequence of stages of the edge, which contains the core links' stages."""
         self.path = path
 
     def instead(self, crossed: tuple[CoreLink, ...], behind: Sequence[Stage]) -> Path | None:

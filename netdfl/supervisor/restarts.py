@@ -232,7 +232,7 @@ def waits_on(scenario: Scenario) -> bool:
 
 
 def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus], due: Iterable[NodeStatus] = ()) -> int:
-    """Return the round in which a node that restarts with its stored state continues, once its crash's is repeated.
+    """Return the round in which a restarting node with its stored state continues, after it repeats its crash's round.
 
     `back` is the node's restart. The round is the earliest round of any of `others`, which may need its message; 0
     means the next one. Where no node goes on without a missing one, the nodes in `due`, which will return, count too:

@@ -189,7 +189,7 @@ def _off(measured: float, predicted: float) -> float:
 
 
 def compare(table: TcpTable, times: Times) -> list[FitRow]:
-    """Return the predictions of `table` and the measurements, cell by cell."""
+    """Return the predictions of `table` beside the measurements, for each cell (combination of conditions)."""
     return [_row(table, cell, connections) for cell, connections in times.items()]
 
 

@@ -85,7 +85,10 @@ Times = Mapping[CalibrationCell, Sequence[Sequence[float]]]
 
 
 def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
-    """Return the measured times of the whole grid, from `file` if it exists, else measured now and saved there."""
+    """Return the measured times of all cells of the grid, from `file` if it exists, else measured now and saved there.
+
+    `scale` multiplies the number of messages.
+    """
     if file is not None and file.exists():
         return {CalibrationCell(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
     times = measure(GRID, seed, scale)
