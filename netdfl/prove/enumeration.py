@@ -152,7 +152,7 @@ class ProofProgress:
     inner: tuple[int, int] = (0, 0)
 
     def last_level(self, depth: int) -> AnsweredPart | None:
-        """Return how much is answered for schedules' first `depth` faults, the most that there are; None if nothing."""
+        """Return the answered part among sets of `depth` faults, if these are the largest; None if none is answered."""
         if len(self.done) != depth + 1 or not self.done[-1]:
             return None
         schedules, refused = self.inner

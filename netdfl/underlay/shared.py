@@ -105,7 +105,7 @@ class CoreWay:
 
     @property
     def stages(self) -> list[Stage]:
-        """The stages for loss and delay in the core, for this edge alone; empty if TCP's stage applies them."""
+        """The stages for loss and delay in the core; empty without core links, or if TCP's stage applies both."""
         return [self.loss, self.delay] if self.crossed and not self.over_tcp else []
 
     @property
