@@ -1,7 +1,7 @@
 """Clock and files of a node that shares neither a disk nor a clock with its supervisor.
 
-Its files travel in chunks over the control plane, beside the training, one chunk at a time. The supervisor's clock is
-read several times; the fastest answer has the smallest error.
+Its files travel in chunks over the control plane, beside the training, one chunk at a time. The node asks several times
+for the time of the supervisor's clock; the answer with the shortest round trip has the smallest error.
 """
 
 from __future__ import annotations
@@ -18,23 +18,29 @@ from netdfl.core.types import NodeId
 ASKS = 8
 CHUNK_BYTES = 256 * 1024
 RECEIPTS = 1 << 20
-"""Clock questions from this number on ask for a receipt: their answers show that the files sent before have arrived."""
+"""Questions for the supervisor's time with this number or a higher one serve as receipts.
+
+Their answers show that the files sent before have arrived.
+"""
 GROWING = ("store", "logs")
 """Folders of a run directory whose files are only appended to."""
 
 
 class ClockOffset:
-    """The offset between another monotonic clock and this machine's, estimated without I/O from reports and answers."""
+    """The offset between the supervisor's monotonic clock and this machine's, estimated from questions and answers.
+
+    It does no I/O itself.
+    """
 
     def __init__(self, ask: Callable[[Report], None], monotonic_ns: Callable[[], int]) -> None:
-        """Send questions by `ask` after `begin`; `monotonic_ns` reads the clock of this machine."""
+        """Ask for the other clock's time by calling `ask`, from `begin` on; `monotonic_ns` reads this machine's."""
         self._ask, self._monotonic_ns = ask, monotonic_ns
         self._asked_ns: list[int] = []
         self._best: tuple[int, int] | None = None
 
     @property
     def known(self) -> bool:
-        """Whether enough answers have come for an estimate."""
+        """Whether enough answers have come to estimate the offset."""
         return len(self._asked_ns) > ASKS
 
     @property
@@ -44,12 +50,12 @@ class ClockOffset:
         return self._best[1]
 
     def begin(self) -> None:
-        """Send the first question."""
+        """Ask for the other clock's time for the first time."""
         self._asked_ns.append(self._monotonic_ns())
         self._ask(AskClock(0))
 
     def told(self, reading: ClockReading) -> None:
-        """Process an answer, and ask again if more are needed; ignore an answer without an open question."""
+        """Process the other clock's `reading`, and ask again if more are needed; ignore one that was not asked for."""
         if self.known or reading.number != len(self._asked_ns) - 1:
             return
         now, asked = self._monotonic_ns(), self._asked_ns[-1]
@@ -85,7 +91,8 @@ class FileUpload:
     async def surely(self, path: Path) -> None:
         """Send the complete file at `path`, and return once the supervisor has written it to disk.
 
-        The supervisor handles reports in order, so an answer to a clock question after the last part is a receipt.
+        The supervisor handles reports in order. So a question for its time follows the last part of the file, and the
+        answer to it is a receipt.
         """
         await self.whole(path)
         number = RECEIPTS + len(self._arrived)
@@ -94,7 +101,7 @@ class FileUpload:
         await self._arrived[number].wait()
 
     def told(self, reading: ClockReading) -> None:
-        """Process an answer of the supervisor's clock, which may be the receipt that `surely` waits for."""
+        """Process a `reading` of the supervisor's clock, which may be the receipt that `surely` waits for."""
         if reading.number in self._arrived:
             self._arrived[reading.number].set()
 

@@ -1,7 +1,7 @@
 """Training on data that stay with the clients: each client's task reads the client's own file, and no other file.
 
-The average model can only be tested on examples that are given to all. A client tests its own model, at the end of a
-round, on its own machine, with examples that it does not train on.
+The average model can only be tested if the scenario names a common test file. A client tests its own model, at the end
+of a round, on its own machine, with examples that it does not train on.
 """
 
 from __future__ import annotations
@@ -24,19 +24,25 @@ from netdfl.training.data.client_files import ClientFiles
 from netdfl.training.data.examples import Examples, Samples
 
 OWN = "personal_"
-"""Prefix of the figures on a client's own held-out examples."""
+"""Prefix of the names of metrics on a client's own held-out examples."""
 
 
 class ApartTask(Classification):
     """The task of a client whose data no other node has; `held` are the client's own test examples."""
 
     def __init__(self, *given: Any, held: Samples | None, metrics: Any, eval_batch: int, **more: Any) -> None:
-        """Take the test examples `held`, the task's own `metrics` (None: accuracy), and the base class's arguments."""
+        """Store the test examples `held` and how to evaluate on them; the rest are the base class's arguments.
+
+        `metrics` computes the metrics (None: the accuracy), in batches of `eval_batch` examples.
+        """
         super().__init__(*given, **more)
         self.held, self.metrics, self.eval_batch = held, metrics, eval_batch
 
     def judge_own(self, x: Tensor, weight: float) -> Figures:
-        """Return figures of the model x / weight on the client's own test examples; empty if it has none."""
+        """Return metrics of the model x / weight on the client's own test examples; empty if it has none.
+
+        `weight` is the push-sum weight, 1 without push-sum.
+        """
         if self.held is None or not weight:
             return {}
         z = x if weight == 1.0 else x / weight
@@ -72,7 +78,7 @@ class ApartProblem(TrainingProblem):
             yield "no test_file: the average model is not judged, each client judges its own on client_test of its data"
 
     def check_files(self, nodes: Iterable[NodeId]) -> None:
-        """Read the files of nodes that live on this machine. Raises DatasetError for the first that is wrong."""
+        """Read the data files of `nodes`, which run on this machine. Raises DatasetError for the first faulty file."""
         for node in nodes:
             self._files.of(node)
 
@@ -101,7 +107,10 @@ class ApartProblem(TrainingProblem):
         )
 
     def _held_out_of(self, node: NodeId, own: Samples) -> tuple[Samples, Samples | None]:
-        """Return the client's training examples and its test examples; the latter are None if no share is held out."""
+        """Split a client's `own` examples into training and test examples; the latter are None if none are held out.
+
+        Raises InputError if the examples are too few.
+        """
         share = self.split.client_test
         if not share:
             return own, None

@@ -1,4 +1,4 @@
-"""The construction of a fleet's parts from a resolved scenario; every world builds its nodes here."""
+"""The construction of a fleet's parts from a resolved scenario, for simulated nodes and real processes alike."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ class Blueprint:
 
     @cached_property
     def links(self) -> LinksSpec:
-        """The rules of every link and node."""
+        """The scenario's emulation rules (delay, loss, rate and so on) for every link and node."""
         return build_links(self.scenario)
 
     @cached_property
     def schedule(self) -> list[CompiledEvent]:
-        """The flat, sorted list of scripted events."""
+        """The scenario's scheduled events (crashes, pauses, changes of links and so on), as one sorted list."""
         return compile_schedule(self.scenario)
 
     @cached_property
@@ -165,7 +165,7 @@ class Blueprint:
     def state_after(self, node: NodeId, crash: CompiledEvent, at_ns: int) -> str:
         """Return `kept` or `lost`: whether `node`, once it restarts after its `crash` at `at_ns`, still has its state.
 
-        If the schedule has no restart for it, the crash says so itself.
+        If the schedule has no restart for it, the `state` that the crash event itself names counts.
         """
         events = self._returns.get(node, ())
         back = find_return(events, node, at_ns, source=crash.source, at_round=crash.at_round)
@@ -309,14 +309,14 @@ class Blueprint:
 
     @cached_property
     def compared(self) -> ModelComparison:
-        """The messages whose digests receivers compare, to find a node that sends different models to its neighbors."""
+        """The model messages whose digests receivers record, to find a node that sends neighbors different models."""
         mixing = self.algorithm.mixing
         shares_one = getattr(mixing, "one_share", False) and shares_equally(self.scenario, self.network)
         return comparison_of(self.scenario, getattr(mixing, "same_to_all", False) or shares_one)
 
     @cached_property
     def bounds(self) -> MemoryBounds:
-        """The memory limits of a real node for data that others send."""
+        """The limits to the memory in which a node in real time stores data that other nodes send to it."""
         return bounds_of(self.scenario, self.network, self.problem.dim)
 
     def node(
@@ -336,10 +336,10 @@ class Blueprint:
         still: Callable[[], bool],
         epoch: int = 0,
     ) -> Node:
-        """Build a node that is ready to run.
+        """Build the runtime of node number `node` from the given parts, ready to run.
 
         Messages to it go to `sink`, which passes them on to its `mailbox`. `saves`: it acknowledges messages only after
-        its state is stored. `still` returns whether it stands still, by a pause or a crash.
+        its state is stored. `still` returns whether a pause or a crash has stopped it. `epoch` counts its restarts.
         """
         task = self.problem.idle() if node == self.network.server else self.problem.task(node, device)
         return Node(

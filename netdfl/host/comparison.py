@@ -1,4 +1,7 @@
-"""The choice of messages that are compared between receivers, to find a node that sends each neighbor another model."""
+"""The choice of model messages whose digests receivers record for a comparison.
+
+Different digests of one message reveal a node that sends each neighbor another model.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from netdfl.topology.weights import auto, column
 
 MOST_ROUNDS = 8
 MOST_SENDERS = 64
-"""The most senders whose messages are compared in a round; in a larger fleet each round has others."""
+"""The most senders whose messages are compared in one round; in a larger fleet, each round compares other senders."""
 
 
 class ModelComparison(NamedTuple):
-    """The messages whose receivers compare them.
+    """The choice of model messages whose digests are compared between the receivers of one sender.
 
     Attributes:
         rounds: the rounds whose messages are compared.
@@ -30,7 +33,7 @@ NO_COMPARISON = ModelComparison(frozenset(), 1)
 
 
 def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
-    """Return the messages whose receivers compare them.
+    """Return which model messages are compared between the receivers of one sender.
 
     There are none unless each node sends the same to all neighbors (`same_to_all`), and none where links deliver
     damaged messages, as damage makes them differ, too.
@@ -41,7 +44,7 @@ def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
 
 
 def shares_equally(scenario: Scenario, network: Network) -> bool:
-    """Return whether each node gives equal weights to all its receivers, in each round whose messages are compared."""
+    """Return whether each node gives all its receivers equal mixing weights, in each round with compared messages."""
     weights = getattr(network.weights, "func", network.weights)
     if weights is column:
         return True

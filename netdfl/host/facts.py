@@ -31,9 +31,9 @@ Answer = dict[str, Any]
 
 
 def answer(question: Json, say: Callable[[Answer], None]) -> None:
-    """Answer a question about this machine by calls of `say`.
+    """Answer a question about this machine, by passing the answer to `say`.
 
-    A request to serve measurements is answered, and then served until the process is killed.
+    A question with the key `serve` starts a server for network measurements, which runs until the process is killed.
     """
     if "serve" in question:
         with MeasurementServer(**question["serve"]) as served:
@@ -88,7 +88,7 @@ def facts(wanted: Json) -> dict[str, Any]:
     """Return facts about this machine, by name, such as its cores, GPUs, memory and versions of packages.
 
     `wanted` may hold a `listen` address to try, host `names` to resolve, `datasets` to look for, and `addresses`
-    (`host:port`) of nodes. Each of these that is on this machine is bound once, to find ports that are taken.
+    (`host:port`) of nodes. Each of these addresses that is on this machine is bound once, to find ports that are taken.
     """
     return {
         "host": socket.gethostname(),

@@ -1,4 +1,4 @@
-"""Fault injection: events of the compiled schedule, by the clock and by the rounds that nodes begin.
+"""Fault injection: the timing of scheduled events, by the clock or by the rounds that nodes begin.
 
 The host of a node carries out each event; this module calls it when an event is due.
 """
@@ -16,7 +16,7 @@ from netdfl.core.types import NodeId
 from netdfl.links.schedule.events import CompiledEvent
 
 ON_NODES = ("crash", "pause", "resume", "slow_down")
-"""Actions of the schedule on a node's own machine. A restart is left to its supervisor."""
+"""Scheduled actions that a node's own process carries out. A restart is left to its supervisor."""
 
 
 def by_node(events: Sequence[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
@@ -49,10 +49,10 @@ class FaultInjection:
         return min((at_ns for at_ns, event in self._due if event.action == action and at_ns > now), default=None)
 
     def begin(self, after_round: int | None = None) -> None:
-        """Set the timers. In a later life, skip events of rounds up to `after_round`, and events in the past.
+        """Set the timers. After a restart of the node, skip events of rounds up to `after_round`, and past events.
 
-        Of the skipped events only lasting changes of the node's pace are carried out again. One that ends by itself is
-        not, because it is unknown when it began.
+        Of the skipped events only lasting changes of the node's computing speed are carried out again. One that ends by
+        itself is not, because it is unknown when it began.
         """
         now = self._clock.now_ns()
         if after_round is not None:
@@ -66,7 +66,7 @@ class FaultInjection:
                 self._pace(list(group))
 
     def end(self) -> None:
-        """Cancel all timers, because this life of the node is over."""
+        """Cancel the timers of the node's own events, because the node has ended or crashed."""
         for timer in self._timers:
             timer.cancel()
 

@@ -1,4 +1,4 @@
-"""The evaluation of a round: of the average of its nodes' models, and of some single models, in every world.
+"""The evaluation of a round: of the average of its nodes' models, and of some single models.
 
 At most two models are in memory in addition to the average.
 """
@@ -29,9 +29,9 @@ Judge: TypeAlias = "Callable[[Tensor], Mapping[str, float]]"
 JudgeLocal: TypeAlias = "Callable[[NodeId, Tensor], Mapping[str, float]]"
 Read = Callable[[], ModelSnapshot]
 MEANS = {"test_": "mean_local_", "personal_": "mean_personal_"}
-"""Prefixes of a local model's figures, and the prefixes of their means over the nodes."""
+"""Prefixes of the names of one local model's metrics, each with the prefix for the metric's mean over the nodes."""
 ALONE = "test_"
-"""Prefix of those figures of local models that are kept for each single node."""
+"""Prefix of those metrics of local models that are recorded for each single node, in addition to their mean."""
 
 
 def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
@@ -43,9 +43,9 @@ def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str,
 
 
 def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, float]:
-    """Evaluate the average of `models`, and some of them alone, as the scenario asks; return the figures by name.
+    """Evaluate the average of `models`, and some of them alone, as the scenario asks; return the metrics by name.
 
-    Each model is read twice.
+    `models` has a function for each node that reads its model; it is called more than once.
     """
     wanted, problem = blueprint.scenario.evaluation.local, blueprint.problem
     local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
@@ -79,12 +79,12 @@ class _KeptBuffers:
 def judge_average(
     read: Mapping[NodeId, Read], judge: Judge, judge_local: JudgeLocal, local: int, *, push: bool
 ) -> dict[str, float]:
-    """Evaluate the average model over the nodes of `read`; return the figures by name. Each model is read twice.
+    """Evaluate the average model over the nodes of `read`; return the metrics by name. Models are read repeatedly.
 
     Node i has a vector x_i and a push-sum weight w_i (1 without push-sum); its model is z_i = x_i / w_i. The average is
     the sum of all x_i over the sum of all w_i; if no node has weight, there is none. `consensus_distance` is the root
     of the mean over nodes of |z_i - average|^2; a node without weight has no z_i and is left out. At most `local`
-    models are evaluated alone, by `judge_local`; `of_node` gives the names of their figures. With push-sum (`push`),
+    models are evaluated alone, by `judge_local`; `of_node` gives the names of their metrics. With push-sum (`push`),
     `weight_sum` is the mean of all w_i.
     """
     together = _short_rows(list(read.values()))
@@ -99,13 +99,13 @@ def judge_average(
 
 
 class _ModelRows(NamedTuple):
-    """Small models as the rows `x` of one array: fewer numpy calls, and the same results bit for bit."""
+    """Short model vectors as the rows `x` of one array: fewer numpy calls, and the same results bit for bit."""
 
     x: NDArray[Any]
     weights: list[float]
 
     def averaged(self) -> tuple[Tensor | None, float]:
-        """Return the average model and the sum of the weights w, like the function `averaged`."""
+        """Return the average model and the sum of the push-sum weights, like the function `averaged`."""
         weights = 0.0
         for weight in self.weights:
             weights += weight
@@ -139,7 +139,10 @@ def _short_rows(read: Sequence[Read]) -> _ModelRows | None:
 
 
 def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
-    """Return the average model, the sum of x over the sum of w (None if all weights w are 0), and the sum of w."""
+    """Return the average model (None if all push-sum weights are 0), and the sum of these weights.
+
+    The average is the sum of the nodes' vectors over the sum of their weights; `read` has a function for each node.
+    """
     total, weights, some, dtype = None, 0.0, False, None
     for snapshot in (take() for take in read):
         total = _copy(snapshot.x) if total is None else total.add_(snapshot.x)
@@ -162,7 +165,7 @@ def _spread(
     local: int,
     squares: list[float] | None,
 ) -> dict[str, float]:
-    """Return the consensus distance, and the figures of the first `local` models, each evaluated alone.
+    """Return the consensus distance, and the metrics of the first `local` models, each evaluated by `judge_local`.
 
     `squares` are the models' squared distances from their average, where they are known already.
     """

@@ -1,4 +1,4 @@
-"""The state from which a later life of a node starts, stored in a checkpoint or in memory."""
+"""The storage of a node's state, in a checkpoint or in memory, from which the node restarts."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from netdfl.record.directory import CHECKPOINTS
 
 
 class StateKeeper(Protocol):
-    """The storage of a node's state between its lives.
+    """The storage of a node's state, from which the node can restart after a crash.
 
-    `saves`: whether it stores states, so that a node acknowledges a message only once its state with it is durable.
+    `saves`: whether it stores states at all. A node then acknowledges a message only once the stored state includes it.
     """
 
     saves: bool
 
     async def save(self, node: Node, state: NodeState) -> None:
-        """Store `state` at the end of a round, if it is due. Raises RunError if it can't be written."""
+        """Store `state` at the end of a round, if it is one to store. Raises RunError if it can't be written."""
         ...
 
     def load(self, fresh: NodeState) -> tuple[NodeState, Remembered | None]:
-        """Return the stored state, in the form of `fresh`, and the messages that the node must remember over a restart.
+        """Return the stored state, and the records of messages that the node must remember over a restart.
 
-        (`fresh`, None) if nothing was stored.
+        `fresh` is a new state with tensors of the same shapes; the result is (`fresh`, None) if nothing was stored.
 
         Raises InputError if the checkpoint is damaged.
         """
@@ -42,7 +42,7 @@ class StateKeeper(Protocol):
 
 
 class MemoryStateKeeper(StateKeeper):
-    """The storage in memory, for a node whose lives share a process."""
+    """The storage of a node's state in memory, for a node that restarts within the same process."""
 
     def __init__(self, *, returns: bool) -> None:
         """Store states only if the node `returns`: the schedule lets it restart with its state."""
@@ -62,7 +62,7 @@ class MemoryStateKeeper(StateKeeper):
 
 
 class CheckpointFile(StateKeeper):
-    """The storage in a file, which outlives the node's process."""
+    """The storage of a node's state in a checkpoint file, which outlives the node's process."""
 
     def __init__(
         self,
@@ -75,7 +75,8 @@ class CheckpointFile(StateKeeper):
     ) -> None:
         """Write below `directory`: each round if the node `returns`, else every `every` rounds and at the end.
 
-        With `ship`, the checkpoint of each `every` rounds counts as durable only once `ship` has delivered it.
+        `returns`: the schedule lets it restart with its state. `ship` uploads a file: if given, the checkpoint of each
+        `every` rounds counts as durable only once it is uploaded.
         """
         self._ship = ship
         self.path = directory / CHECKPOINTS / f"{node:03d}.safetensors"
@@ -83,7 +84,7 @@ class CheckpointFile(StateKeeper):
         self._returns, self._every = returns, every
 
     async def save(self, node: Node, state: NodeState) -> None:
-        """Write the state if it is due; the messages of the next round are sent only after it is durable."""
+        """Write the state if this round's is to be stored; the node sends the next round's messages only afterwards."""
         if not self._is_due(state.round, node.num_rounds):
             return
         memory = remember(node)

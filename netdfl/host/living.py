@@ -45,9 +45,9 @@ A thousand took a tenth of a processor.
 
 
 class Controller(ReportStream, Protocol):
-    """The party to which a running node reports, and which dismisses it in the end.
+    """The party to which a running node reports, and which tells it when it may end.
 
-    It is a supervisor at the other end of a stream, or the node itself, which then writes a journal.
+    It is a supervisor at the other end of a stream. A node that runs without one writes its reports into a journal.
     """
 
     launched: bool
@@ -63,17 +63,17 @@ class Controller(ReportStream, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeConfig:
-    """The configuration of one life of a node in real time.
+    """The configuration of one life of a node in real time: from a start of the node to its end or crash.
 
     Attributes:
         node: the node.
-        life: the life.
+        life: the number of restarts before, and how the node rejoins after a crash.
         device: the device for its computing.
         directory: the directory of its files.
         worker: runs its computing.
         endpoint: its address and identity.
         services: services that its server offers besides messages.
-        hosted: all nodes of its process, if this node records the resources of the process; else empty.
+        hosted: all nodes of its process, if this node records the memory and CPU use of the process; else empty.
         shares_disk: whether it shares a disk with the controller; if not, its files are uploaded.
         shares_clock: whether it shares a clock with the controller; if not, the controller's time is asked for.
         monotonic_ns: returns the time of this machine in ns.
@@ -93,15 +93,18 @@ class NodeConfig:
 
 
 def record_name(node: NodeId, epoch: int, shares_disk: bool) -> str:
-    """Return the name of the record files of one life; on another machine each life needs a different name."""
+    """Return the name of a node's record files after `epoch` restarts.
+
+    Without a disk that it shares with the supervisor, files after each restart need a different name.
+    """
     return f"{node:03d}" if shares_disk or not epoch else f"{node:03d}-{epoch}"
 
 
 class LivingNode:
-    """One life of a node in real time: it drives a `NodeHost`, which acts in the same way in virtual time."""
+    """One node in real time, from a start to its end or crash; its `NodeHost` acts in the same way in virtual time."""
 
     def __init__(self, blueprint: Blueprint, birth: NodeConfig, superior: Controller) -> None:
-        """Prepare the node without starting it."""
+        """Prepare the node with the configuration `birth`, without starting it; it reports to `superior`."""
         seed_streams(blueprint.streams.integer("process", birth.node, birth.life.epoch))
         self.blueprint, self.id, self.superior = blueprint, birth.node, superior
         self.clock, self.crashing = RealClock(birth.monotonic_ns(), birth.monotonic_ns), asyncio.Event()
@@ -170,7 +173,7 @@ class LivingNode:
             self.host.obey(start)
 
     def attend(self) -> None:
-        """Start to ask for the controller's clock, if it differs from this machine's. Call this once connected."""
+        """Start to ask for the controller's time, if its clock is another one. Call this once connected to it."""
         if self._offset is not None:
             self._offset.begin()
 
@@ -237,7 +240,7 @@ class LivingNode:
     async def _tick(self) -> None:
         """Write the record and report progress, a few times a second.
 
-        A new round is reported at once, other progress as there is time.
+        A new round is reported at once, other progress less often in a large fleet.
         """
         apart_s = self.blueprint.scenario.num_nodes / MOST_REPORTS - FLUSH_S
         said, due_s = -1, 0.0
@@ -253,7 +256,7 @@ class LivingNode:
                 said, due_s = self.host.round, time.monotonic() + apart_s
 
     async def _nap(self) -> None:
-        """Sleep until the next write; report a pause if this process was stopped meanwhile."""
+        """Sleep until the next write; record an event `stopped` if the process stood still over a second longer."""
         began_s, cpu_s = time.monotonic(), time.process_time()  # the fleet's clock is set at the start
         await asyncio.sleep(FLUSH_S)
         late_s = time.monotonic() - began_s - FLUSH_S

@@ -1,7 +1,7 @@
 """Measurements of the network between two machines: the round trip of a few bytes, and the rate of a stream.
 
-One side serves, the other calls; both know a token. Nothing of netdfl's own transport takes part: the figures hold
-for any TCP connection.
+One machine runs a server, the other connects to it; both know a token. netdfl's own transport takes no part: the
+results hold for any TCP connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 CONNECT_S, QUIET_S = 3.0, 3.0
 PINGS = 10
 RATE_S, RATE_BYTES = 0.2, 8 << 20
-"""A stream is measured for this many seconds, or this many bytes if they come first; its first part does not count."""
+"""A stream's rate is measured for so many seconds, or so many bytes if they come first, without its first quarter."""
 UNCOUNTED = 0.25
 _TOKEN_BYTES, _PING, _STREAM = 32, b"p", b"s"
 _PIECE = bytes(1 << 16)
@@ -76,7 +76,7 @@ def _exactly(line: socket.socket, count: int) -> bytes:
 
 
 def _rate_of(line: socket.socket) -> float:
-    """Return the rate (bit/s) of incoming bytes, not counting the first part; 0 if there were too few bytes."""
+    """Return the rate (bit/s) of incoming bytes on a connection, without the first quarter; 0 if they are too few."""
     got, counted, since = 0, 0, 0.0
     began = now = time.monotonic()
     while got < RATE_BYTES and now - began < RATE_S:

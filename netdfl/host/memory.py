@@ -23,7 +23,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def shared_memory(blueprint: Blueprint, nodes: Sequence[NodeId]) -> SharedMemory | None:
-    """Return shared memory with room for a few vectors of each of `nodes`; None if all bodies travel in their messages.
+    """Return shared memory for a few model vectors of each of `nodes`; None if all travel inside their messages.
 
     Pages are taken when they are first written, so most nodes use two or three vectors.
     """

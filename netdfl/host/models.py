@@ -1,4 +1,4 @@
-"""Models on their way to evaluation: a node's vector and its push-sum weight, in memory or in a file."""
+"""The hand-over of nodes' models for evaluation: a model vector and its push-sum weight, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEPT = "kept:"
 
 
 class ModelSnapshot(NamedTuple):
-    """A node's vector (the numerator, for push-sum), its push-sum weight, and buffers that its module keeps local."""
+    """A node's model vector (push-sum: the numerator), its push-sum weight, and module buffers that stay local."""
 
     x: Tensor
     weight: float
@@ -36,7 +36,10 @@ class Models(Protocol):
     """The destination of a node's models: the models to be evaluated, and the last one if the scenario saves it."""
 
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """Hand over the model of `round`, to be evaluated during the next round."""
+        """Hand over a node's model of `round`, to be evaluated during the next round.
+
+        `kept` are module buffers that the node does not share.
+        """
         ...
 
     async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
@@ -58,7 +61,10 @@ class ModelsInMemory(Models):
         found: dict[tuple[int, NodeId], ModelSnapshot],
         report: Callable[[Report], None],
     ) -> None:
-        """Put the models of `node` into `found`; save the last one below `directory`."""
+        """Put the models of `node` into `found`; save the last round's model below `directory`.
+
+        `report` tells the supervisor that a model is there.
+        """
         self._directory, self._node, self._found, self._report = directory, node, found, report
 
     @override
@@ -78,7 +84,7 @@ class ModelsInMemory(Models):
 class ModelFiles(Models):
     """Models that are written to files, for the evaluator to read or for upload.
 
-    They are written later, from the vectors themselves: nobody may change a vector in place.
+    A model is written later, without a copy: nobody may change its vector in place meanwhile.
     """
 
     def __init__(
@@ -88,7 +94,10 @@ class ModelFiles(Models):
         report: Callable[[Report], None],
         ship: Callable[[Path], Awaitable[None]] | None = None,
     ) -> None:
-        """Write files below `directory` while `write` runs. `ship` uploads a file to the supervisor."""
+        """Write the models of `node` below `directory`, while the method `write` runs.
+
+        `report` tells the supervisor of each file; `ship`, if given, uploads the file to it.
+        """
         self._directory, self._node, self._report, self._ship = directory, node, report, ship
         self._due: asyncio.Queue[tuple[int, ModelSnapshot]] = asyncio.Queue(maxsize=2)
 
@@ -131,7 +140,7 @@ def model_path(directory: Path, node: NodeId) -> Path:
 
 
 def write_snapshot(path: Path, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-    """Write a snapshot file, which appears complete or not at all."""
+    """Write a node's model vector, push-sum weight and own buffers to a file, which appears complete or not at all."""
     tensors = {"x": x} | {_KEPT + name: value for name, value in kept.items()}
     write_whole(path, as_bytes(tensors, {"weight": repr(weight)}))
 

@@ -3,9 +3,9 @@
 Relies on: its caller being in the node's own process: a process must not fork after gRPC was used, so gRPC is imported
 at the call.
 
-Why: Emulated links are around the carrier and not in it, so that `loss_layer` decides in one place whether netdfl's
-rules act on messages or on packets. `PausableSink` stands before the mailbox because a paused node must read nothing
-and lose nothing: its senders are held up by the same answer as by a full mailbox.
+Why: Emulated links are a layer around the gRPC transport and not in it, so that the scenario's `loss_layer` decides in
+one place whether netdfl's rules act on messages or on packets. `PausableSink` comes before the mailbox because a paused
+node must read nothing and lose nothing: its senders must wait and retry, as with a full mailbox.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NodeTransport(Transport, Protocol):
     """A transport with the additional methods that a real node's host needs."""
 
     async def start(self) -> str:
-        """Start to listen; return the address. Raises MachineError."""
+        """Start to listen for messages; return this node's address. Raises MachineError."""
         ...
 
     def begin(self) -> None:
@@ -52,15 +52,15 @@ class NodeTransport(Transport, Protocol):
         ...
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Send to `node` at `address` from now on."""
+        """Send messages for `node` to `address` from now on; `epoch` is the number of its restarts."""
         ...
 
     def set_gone(self, node: NodeId) -> None:
-        """Mark `node` as gone until the next `set_peer`."""
+        """Mark `node` as gone (nothing is sent to it) until the next `set_peer`."""
         ...
 
     async def hand_over(self) -> None:
-        """Let sent messages leave the node, record those without a fate as `in_flight`, and send no more.
+        """Let sent messages leave the node, record those neither delivered nor lost as `in_flight`, and send no more.
 
         A crash of the node follows.
         """
@@ -100,9 +100,10 @@ def make_transport(
     services: Sequence[Service] = (),
     report: Callable[[CoreFlows], None] = lambda _: None,
 ) -> tuple[NodeTransport, Meter]:
-    """Return the transport of `node` in its life `epoch`, and the delay meter of its emulated links.
+    """Return the transport of `node` after `epoch` restarts, and the delay meter of its emulated links.
 
-    Its server answers `services` too. `report` tells the supervisor of messages over core links.
+    Its server offers the gRPC `services` too. `ledger` records sent messages. `report` tells the supervisor which
+    messages now cross core links, the shared links of an emulated underlay.
     """
 
     from netdfl.transport.grpc.transport import GrpcTransport  # simulated nodes need no gRPC
@@ -138,9 +139,9 @@ def make_transport(
 def message_options(blueprint: Blueprint) -> GrpcOptions:
     """Return the scenario's gRPC options, with the bounds that follow from the fleet.
 
-    By default `max_message` has room for a vector and three extras. Where all nodes are on one machine, whose ports
-    speak plain text, a receiver reads only a little ahead, as a stranger could make it store that much for each call.
-    Nodes that share a connection need room for each other's calls.
+    By default `max_message` allows a model vector and three more vectors of its size. Where all nodes are on one
+    machine, without TLS, a receiver reads only a little ahead, as a stranger could make it store that much for each
+    call. This is not done for nodes that share a connection.
     """
     asked, bounds = blueprint.scenario.transport, blueprint.bounds
     options = replace(
@@ -162,7 +163,7 @@ LOOKAHEAD_AT_HOME = 64 * 1024
 
 
 class PausableSink:
-    """A sink in front of a mailbox. While it is closed it takes no messages, and they wait at their senders."""
+    """A gate in front of a node's mailbox. While it is closed it takes no messages, and they wait at their senders."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class PausableSink:
     ) -> None:
         """Deliver into `mailbox` while open; begin open. `refused` gets each message that `admission` rejects, and why.
 
-        The digests of messages that are `compared` are kept.
+        The digests of messages that `compared` chooses are stored.
         """
         self._mailbox, self._admission, self._refused = mailbox, admission, refused
         self._compared_rounds, self._every = compared
@@ -182,7 +183,7 @@ class PausableSink:
         self.closed = False
 
     def prepare(self, round: int) -> None:
-        """Look up the nodes that may send in `round` and the next one."""
+        """Look up the nodes that may send to this node in `round` and the next one."""
         if self._admission is not None:
             self._admission.prepare(round)
 
@@ -198,7 +199,7 @@ class PausableSink:
             callback()
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Pass the messages to the mailbox; take none while closed."""
+        """Pass the messages to the mailbox, and return the fate of each: taken, refused, or None if it must wait."""
         if self.closed:
             return [None] * len(messages)
         for message in messages:
@@ -210,7 +211,7 @@ class PausableSink:
 
     @property
     def digests(self) -> list[Scalar]:
-        """The round, sender, sender's life and digest of each message that came and is compared."""
+        """The round, sender, sender's number of restarts and digest of each received message that is to be compared."""
         return [[*which, digest] for which, digest in self._came.items()]
 
     def _note(self, message: Message) -> None:
@@ -224,7 +225,7 @@ class PausableSink:
         return NOT_ADMITTED
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the mailbox has room, or the sink opens."""
+        """Call `callback` once the mailbox has room for a message, or, if this gate is closed, once it opens."""
         if self.closed:
             self._waiters.append(callback)
         else:

@@ -1,4 +1,4 @@
-"""One node on its machine, in virtual and in real time alike: its events, its orders and its lives.
+"""One node on its machine, in virtual and in real time alike: its scheduled events, orders and restarts.
 
 A driver hands over the parts, calls `live` once the fleet's time has begun, and gets a call when the schedule has the
 node crash. All else that concerns the node happens here.
@@ -63,7 +63,7 @@ EXIT_TRAINING, EXIT_DISK = 5, 4
 
 @dataclass(frozen=True, kw_only=True)
 class NodeParts:
-    """The parts that a world gives to a node's host.
+    """The parts that a node's host gets from its environment, which is a simulation or a real process.
 
     `recorder` records what the node does, `journal` what happens to it. `report` sends reports to the supervisor.
     `elsewhere` takes changes of links at the begin of this node's rounds. `begins`, used where time is virtual, is
@@ -87,12 +87,12 @@ class NodeParts:
 
 
 def most_kept(blueprint: Blueprint) -> int:
-    """Return the number of sent messages that a node keeps, so that it can repeat one to end a stall."""
+    """Return the number of sent messages that a node stores, so that it can repeat one if the fleet stalls."""
     return MOST_KEPT if blueprint.scenario.wait.on_stall == "resend" else 0
 
 
 class NodeHost:
-    """One life of one node: its scheduled events, its orders, and the hooks that the node's runtime calls."""
+    """One node from a start to its end or crash: its scheduled events, orders, and the hooks that its runtime calls."""
 
     admits: ClassVar[bool] = False
     """Whether messages are checked in virtual time too, where no stranger can send any; tests set it."""
@@ -100,7 +100,7 @@ class NodeHost:
     def __init__(
         self, blueprint: Blueprint, node: NodeId, life: Life, parts: NodeParts, crashed: Callable[[], None]
     ) -> None:
-        """Prepare the node without starting it. `crashed` is called when the schedule makes the node crash."""
+        """Prepare `node`, with `life.epoch` restarts before; `crashed` is called at each scheduled crash."""
         self.blueprint, self.id, self.life, self.parts = blueprint, node, life, parts
         self.clock, self.report, self.worker = parts.clock, parts.report, parts.worker
         self.worker.factor = 1.0
@@ -150,7 +150,7 @@ class NodeHost:
     # its course
 
     def begin(self, start: Start) -> None:
-        """Start the life: the fleet's time has begun now, or earlier if this is a later life."""
+        """Start the node: the fleet's time begins now, or began earlier if the node restarts."""
         self.node.catch_up, self.node.without = start.catch_up, start.without
         if self._remembered is not None:
             recall(self.node, self._remembered)
@@ -181,7 +181,7 @@ class NodeHost:
             yield self.probing.run
 
     def fall_silent(self) -> None:
-        """Cancel the events of this life, and repeat no more messages."""
+        """Cancel the node's scheduled events, and repeat no more unacknowledged messages."""
         self.injection.end()
         if self.node.delivery is not None:
             self._record_open(self.node.delivery)
@@ -261,7 +261,7 @@ class NodeHost:
             await self.parts.models.keep(x, weight, kept)
 
     async def _judge_own(self, view: View, state: NodeState, weight: float) -> None:
-        """Record figures of the model on the node's own held-out examples, which nobody else has."""
+        """Record metrics of the node's model on its own held-out examples, if only this node has its data."""
         judge = getattr(self.node.task, "judge_own", None)
         if judge is not None and self.blueprint.evaluates(view.round):
             figures = await self.worker.run("judge", judge, state.x, weight)
@@ -314,7 +314,7 @@ class NodeHost:
         self.node.waits.set_returned(back.node)
 
     def _recover(self, order: Recover) -> None:
-        """Stop waiting for some nodes, and repeat some messages if they are still kept."""
+        """Stop waiting for the nodes that `order` names, and repeat the messages that it names, if still stored."""
         if order.skip:
             self.node.waits.skip(frozenset(order.skip))
         for again in order.again:
@@ -324,7 +324,7 @@ class NodeHost:
                 task.add_done_callback(self._sending.discard)
 
     def account(self, *, ended: bool = False, flying: Flying | None = None, stack: str = "") -> Account:
-        """Return an account of the node's current activity, for the diagnosis."""
+        """Return an account of what the node does or waits for now, with `flying` (messages) and `stack` (calls)."""
         return give_account(
             self.node,
             self.parts.outgoing,
@@ -355,7 +355,7 @@ class NodeHost:
                 self.parts.elsewhere(event)
 
     def _crash(self, event: CompiledEvent) -> None:
-        """Stop this life for good: no computing, reading or sending."""
+        """Stop the node for good until a restart: no computing, reading or sending."""
         if self.crash is None:
             at_ns = self.clock.now_ns() if event.at_ns is None else event.at_ns
             self.crash = Crashed(
@@ -372,7 +372,7 @@ class NodeHost:
             self._crashed()
 
     def _give_up_shares(self, delivery: AcknowledgingTransport, state: str) -> None:
-        """Record the push-sum shares that no later life of this node will have, so that their weight counts as lost."""
+        """Record the push-sum shares lost in this crash; the node restarts with its state `kept` or `lost`, as `state` says."""
         if state == "lost":
             delivery.abandon()
             return
@@ -381,7 +381,7 @@ class NodeHost:
             self.parts.recorder.event(now, self.id, round, UNTAKEN, src=src, step=step)
 
     def _resume(self) -> None:
-        """Continue after a pause, unless this life is over."""
+        """Continue after a pause, unless the node has crashed."""
         if self.crash is None:
             self.tell("resume")
             self.door.open()
@@ -455,5 +455,5 @@ class NodeHost:
             self.node.waits.skip(frozenset(source for _, source in finding.witness))
 
     def tell(self, kind: str, **details: Scalar) -> None:
-        """Record an event of this node."""
+        """Record an event of this `kind` at this node, with its `details`."""
         self.parts.journal.event(self.clock.now_ns(), self.id, self.round, kind, **details)

@@ -77,12 +77,12 @@ class RunPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """The command to a process to run some nodes, for one life each.
+    """The command to a process to run some nodes, each from one start to its end or crash.
 
     Attributes:
         nodes: the nodes; -1 is the evaluator.
         device: the device for their computing.
-        life: the life that each of them begins.
+        life: the number of restarts before, and how they rejoin after a crash.
         address: the address at which they listen.
         port: the port at which they listen; 0: any free one.
         namespace: the network namespace that the process enters; None: it stays in its own.

@@ -24,7 +24,7 @@ class FleetProblem(Protocol):
 
     @property
     def judged_dim(self) -> int | None:
-        """Length of a model vector for evaluation: `dim`, or more if nodes keep buffers; None if only some nodes do."""
+        """Length of a model vector for evaluation; None if only some nodes add module buffers to it."""
         ...
 
     @property
@@ -41,14 +41,17 @@ class FleetProblem(Protocol):
         ...
 
     def evaluate(self, x: Tensor, kept: Kept, *, alone: bool) -> Figures:
-        """Evaluate one model on the test set; return the figures by their names in the record.
+        """Evaluate the model `x` on the test set; return the metrics by their names in the record.
 
         `kept` are buffers that a node keeps for itself; `alone`: the model is that node's own, not an average.
         """
         ...
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept, *, alone: bool) -> Figures:
-        """Evaluate one node's own model; `alone`: no other model was averaged with it."""
+        """Evaluate one node's own model `x`, with its own module buffers `kept`.
+
+        `alone`: the fleet has no other model with which it is averaged.
+        """
         ...
 
     def partition(self) -> Json | None:

@@ -109,7 +109,7 @@ class ProcessResources:
 
 
 class SupervisorStream:
-    """A stream to the supervisor: reports go up, orders come down. A base of the node's `Controller`."""
+    """A node's stream to the supervisor: it sends reports and receives orders. It is the node's `Controller`."""
 
     launched = True
 
@@ -129,7 +129,11 @@ class SupervisorStream:
         *,
         trains: bool,
     ) -> None:
-        """Open the stream and pass its orders to `obey`; `trains`: PyTorch is needed. Raises TransportError."""
+        """Open the stream and pass its orders to `obey`. Raises TransportError.
+
+        The other arguments introduce the node: `role` is client, server or evaluator, `address` is where it listens,
+        `epoch` counts its restarts, and with `trains` it reports the version of PyTorch, too.
+        """
         hello = Hello(
             node=node,
             role=role,
@@ -184,7 +188,7 @@ class HostedNode:
         node: NodeId,
         common: ProcessResources,
     ) -> None:
-        """Prepare `node` without starting it."""
+        """Prepare `node` without starting it; `common`: the resources that its process's nodes share."""
         self.alone, self.trains = command.nodes == (node,), not blueprint.plain
         credentials = command.credentials.get(node)
         self.attendance = SupervisorStream(plan, common.control or control_channels(common.secret, credentials))
@@ -265,7 +269,7 @@ class Evaluator:
             self.queue.put_nowait(order)
 
     async def work(self) -> None:
-        """Evaluate queued rounds, report their figures, and delete their snapshots."""
+        """Evaluate queued rounds, report their metrics, and delete the nodes' model files of these rounds."""
         while True:
             order = await self.queue.get()
             paths = {node: snapshot_path(self.directory, order.round, node) for node in order.nodes}

@@ -30,7 +30,7 @@ from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 from netdfl.training.trial import EXAMPLES, fit_ways
 
 SETTLING = 1024
-"""The most training examples from which running statistics are computed anew."""
+"""The most training examples from which a model's running statistics (of batch normalization) are computed anew."""
 
 
 class TrainingProblem:
@@ -186,7 +186,7 @@ class TrainingProblem:
         return seeded(self.streams.integer("judging", *key), self.start.device)
 
     def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Return the loss and other figures on the whole test set."""
+        """Return the loss and other metrics of the model `x` on the whole test set."""
         with self._drawing(), self._judging(x, kept, self.shared.train, alone=alone) as at:
             assert self.shared.test is not None
             if self.metrics is None:
@@ -195,7 +195,7 @@ class TrainingProblem:
             return self._judged(at, self.shared.test, "test")
 
     def evaluate_trained(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Return the loss and other figures on all clients' training examples, without augmentation."""
+        """Return loss and other metrics of the model `x` on all clients' training examples, without augmentation."""
         with self._drawing("train"), self._judging(x, kept, self.shared.train, alone=alone) as at:
             if self.metrics is None:
                 found = answers(self.model, at, in_memory(self.trained), self.spec.eval_batch)
@@ -209,7 +209,7 @@ class TrainingProblem:
         return train if len(every) == len(train) else train.only(np.sort(every))
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Return figures on the whole test set, and figures `personal_...` on the client's own distribution of data.
+        """Return metrics on the whole test set, and metrics `personal_...` on the client's own distribution of data.
 
         The latter come from the client's own test set if there is one, else from the test set, weighted by the client's
         labels.
@@ -247,8 +247,8 @@ class TrainingProblem:
     def _judging(self, x: Tensor, kept: Kept, examples: Examples, *, alone: bool) -> Iterator[Tensor]:
         """Set the module buffers that belong to the model `x`; yield `x` with its running statistics.
 
-        A node that is `alone` has its own buffers. An average has none: the buffers that one node `kept` are renewed by
-        passes over training examples in training mode.
+        With `alone`, `x` is one node's model and has its buffers `kept`. An average has no buffers: those that one node
+        `kept` are recomputed by passes over training examples in training mode.
         """
         if not alone and (kept or self.model.keeps_buffers):
             kept = self.model.renewed(x, kept, self._batches(examples))

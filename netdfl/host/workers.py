@@ -46,7 +46,7 @@ class SlowWorker:
         self.cpu_s: float | None = None
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run `function(*args)`; make a local round last `factor` times (at least 1) as long."""
+        """Run `function(*args)`; if `what` is "train", make it last `factor` times (at least 1) as long."""
         began, cpu_began = time.monotonic_ns(), time.process_time()
         result = await self._worker.run(what, function, *args)
         took_s, cpu_s = (time.monotonic_ns() - began) / NS_PER_S, time.process_time() - cpu_began
@@ -58,7 +58,7 @@ class SlowWorker:
         return result
 
     def spare(self, numel: int) -> bool:
-        """Return whether work on `numel` numbers is short enough to run inline."""
+        """Return whether a computation on `numel` numbers is short enough to run in the caller's thread."""
         return self._worker.spare(numel)
 
     def pause(self) -> None:
