@@ -1,6 +1,6 @@
-"""Counts of drawn faults that had an effect in a run.
+"""Counts of randomly drawn faults that had an effect in a simulated run.
 
-A crash of a node that had ended before, or a cut that no message met, proves nothing.
+A crash of a node that had ended before, or an outage of a link in which no message was lost or delayed, proves nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from netdfl.explore.rows import MessageRow
 from netdfl.explore.trial import Event
 
 Acted: TypeAlias = dict[str, tuple[int, int]]
-"""For each kind of fault, how many faults were drawn, and how many of them had an effect."""
+"""For each kind of fault, how many faults were drawn at random, and how many of them had an effect on a run."""
 SCHEDULE = "schedule"
-"""The name under which the delays of a priority schedule are counted as one kind of fault."""
+"""The name under which delays that set priorities between nodes (see `mutations`) are counted as one kind of fault."""
 _NAMES = {
     "link": "cut",
     "partition": "partition",
@@ -33,7 +33,7 @@ _DROPPED = (Fate.dropped(DOWN).text, Fate.dropped(RESET).text)
 
 
 def acted_of(run: ExploredRun, events: Sequence[Event]) -> Acted:
-    """Count, for each kind of fault among the drawn `events`, all faults and those that had an effect in `run`."""
+    """Count, for each kind of fault among the randomly drawn `events`, all faults and those with an effect in `run`."""
     drawn, acted = Counter[str](), Counter[str]()
     for event in events:
         kind = kind_of(event)
@@ -49,7 +49,7 @@ def added(one: Acted, other: Acted) -> Acted:
 
 
 def kind_of(event: Event) -> str:
-    """Return the kind of a drawn fault, by its name in `explore.rates`."""
+    """Return the kind of a randomly drawn fault, by its name in the scenario's `explore.rates`."""
     if "crash" in event:
         lost = "crash_lost" if event.get("state") == "lost" else "crash_kept"
         return lost if "restart_after" in event else "crash"

@@ -1,4 +1,4 @@
-"""The causes of failures. Runs that fail by the same bug have the same cause, whichever nodes are involved.
+"""The causes by which explored runs fail: runs with the same bug have the same cause, whichever nodes are involved.
 
 A run fails by its verdict, or by a user's predicate over the run.
 """
@@ -32,7 +32,7 @@ class FailureCause(NamedTuple):
     Attributes:
         key: the cause as a short text; equal failures have equal keys.
         text: a sentence about this occurrence.
-        variant: the reasons of this occurrence of a stall, as in `lost:scripted+returned_past`; empty for other causes.
+        variant: why a stalled node's messages are missing, as in `lost:scripted+returned_past`; empty if no stall.
         round: the round of this occurrence; -1: no particular one.
     """
 
@@ -43,9 +43,9 @@ class FailureCause(NamedTuple):
 
 
 def cause_of(run: ExploredRun, predicates: Sequence[Predicate] = (), *, verdict: bool = True) -> FailureCause | None:
-    """Return the cause by which `run` is a finding; None if the run did not fail.
+    """Return the cause by which `run` failed; None if it did not fail.
 
-    A run is a finding if netdfl broke, a predicate holds or raises, or its verdict is not a good one.
+    A run fails if netdfl itself broke, if a user's predicate holds or raises, or, with `verdict`, by a bad verdict.
     """
     if run.error is not None:
         return _broken(run.error)
@@ -85,7 +85,7 @@ _KINDS: Mapping[ReasonKind, str] = {
     ReasonKind.UNKNOWN_SENDERS: "unknown_senders",
     **dict.fromkeys((ReasonKind.RECEIVER_DOWN, ReasonKind.RECEIVER_RESTARTED), "receiver_down"),
 }
-"""The kind of failure for reasons of stalls that one remedy would end; any other reason is a kind of its own."""
+"""The common name of those reasons for missing messages that one remedy would end; other reasons keep their own."""
 
 
 def is_stall(key: str) -> bool:
@@ -94,7 +94,9 @@ def is_stall(key: str) -> bool:
 
 
 def _stall(run: ExploredRun) -> FailureCause | None:
-    """Return the cause of the most serious stall that `expect` does not allow and that did not end; None without one.
+    """Return the cause of the most serious stall that did not end and that the scenario's `expect` does not allow.
+
+    None if the run has no such stall.
 
     Permanent stalls come before others. Which nodes stalled, how many, in which round and on which link, is not part of
     the cause.
@@ -110,7 +112,7 @@ def _stall(run: ExploredRun) -> FailureCause | None:
 
 
 def _entry(stall: Finding) -> str:
-    """Return the entry of the scenario's `expect` that counts this stall: `deadlock` or `stall`."""
+    """Return the entry of the scenario's `expect` that allows or forbids this stall: `deadlock` or `stall`."""
     return "deadlock" if stall.cause is StallCause.DEADLOCK and not stall.suspected else "stall"
 
 
@@ -119,7 +121,7 @@ def _gravity(why: ReasonKind) -> tuple[int, str]:
 
 
 def _variant(stall: Finding) -> str:
-    """Return all reasons of a stall as one text, such as `lost:scripted+returned_past`."""
+    """Return all reasons why a stall's messages are missing as one text, such as `lost:scripted+returned_past`."""
     reasons = stall.grounds.reasons
     said = {f"{r.why.value}:{r.loss}" if r.why is ReasonKind.LOST and r.loss else r.why.value for r in reasons}
     return "+".join(sorted(said)) or stall.cause.value
@@ -138,7 +140,7 @@ _WORDS = {
 
 
 def in_words(variant: str) -> str:
-    """Return the reasons of a stall, such as `lost:scripted`, as words for people: `a message dropped by name`."""
+    """Return the reasons in `variant` why messages are missing in words, such as `dropped by name`."""
     return " and ".join(map(_in_words, variant.split("+")))
 
 
@@ -150,18 +152,18 @@ def _in_words(part: str) -> str:
 
 OF_VERDICT = "verdict "
 DIED = f"{OF_VERDICT}died "
-"""The prefixes of the keys of causes that are bad verdicts, and that are deaths of nodes."""
+"""The key prefixes of failure causes: the first for bad verdicts in general, the second for a node that died."""
 
 
 def is_of_words(key: str) -> bool:
-    """Return whether a cause's key is in the old form of netdfl 0.2.0: the words of a verdict."""
+    """Return whether a failure cause's key has the old format of netdfl 0.2.0, the whole text of a verdict."""
     return key.startswith(OF_VERDICT) and not key.startswith(DIED) and len(key.split()) > 2
 
 
 def _unmet(run: ExploredRun) -> FailureCause:
-    """Return the cause of a bad verdict: the entry of `expect` behind its first reason.
+    """Return the cause of a run with a bad verdict: the entry of the scenario's `expect` that it first violated.
 
-    For a node that died, it is the error of the death, with its numbers left out.
+    For a node that died, the cause is its error message, with the numbers left out.
     """
     if not run.reasons:
         return FailureCause(f"{OF_VERDICT}unknown", "the verdict is unknown")
@@ -182,7 +184,7 @@ VERDICT = "verdict"
 
 @dataclass(frozen=True)
 class Predicate:
-    """A user's function `(run) -> bool | str`, which returns true, or a text, for a run that counts as a finding."""
+    """A user's function `(run) -> bool | str`, which returns true, or a text, for a run that counts as failed."""
 
     name: str
     holds: Callable[[ExploredRun], object]
@@ -213,7 +215,10 @@ def _last_line(error: BaseException) -> str:
 
 
 def find_predicates(scenario: Scenario, names: Sequence[str] | None = None) -> list[Predicate]:
-    """Return the predicates of the scenario's `explore.find`. Raises InputError if one can't be found."""
+    """Return the user's predicates in `names`, by default those in the scenario's `explore.find`.
+
+    Raises InputError if one can't be imported.
+    """
     directory = str(scenario.file.parent) if scenario.file is not None else "."
     return [_find(name, directory) for name in names or scenario.explore.find if name != VERDICT]
 

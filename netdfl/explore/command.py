@@ -1,4 +1,4 @@
-"""The command `netdfl explore`: searches, shrinks findings, writes them to files, and prints them."""
+"""The command `netdfl explore`: searches for failing runs, shrinks their scenarios, writes and prints them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOUND, INTERRUPTED = 1, 130
 
 
 def explore(exploration: Exploration, budget: Budget, console: Console, *, shrink: bool = True) -> int:
-    """Search, shrink and print; return the exit code: 0 for no finding, 1 for some, 130 if interrupted."""
+    """Search for failing runs, shrink and print them; return the exit code: 0 if none, 1 if some, 130 if stopped."""
     for kind, why in exploration.left_out.items():
         console.print(f"no {kind}: {why}", style="dim", highlight=False)
     with _progress(console, budget) as show:
@@ -39,12 +39,12 @@ def explore(exploration: Exploration, budget: Budget, console: Console, *, shrin
 
 
 class ShownFinding(NamedTuple):
-    """A finding as it is printed.
+    """A finding (failing runs with one cause) as it is printed.
 
     Attributes:
         path: the scenario file that reproduces it.
         sentence: a sentence about the run of that file.
-        told: sentences on how often the finding occurs, in which variants, and which settings end it.
+        told: sentences on how often the failure occurs, in which variants, and which settings prevent it.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class ShownFinding(NamedTuple):
 
 
 def tell(explored: ExplorationResult, shown: Mapping[str, ShownFinding], console: Console) -> None:
-    """Print the findings, the most frequent first."""
+    """Print an exploration's findings (failures with one cause each), the most frequent first."""
     fresh = f"{explored.num_fresh} of them drawn by themselves"
     more = f"; {explored.refused} could not begin" if explored.refused else ""
     console.print(f"{explored.runs} runs, {fresh}, reached {explored.reached} kinds of moments{more}")
@@ -74,7 +74,7 @@ def tell(explored: ExplorationResult, shown: Mapping[str, ShownFinding], console
 
 
 def _acted(explored: ExplorationResult) -> str:
-    """Return a text on how often each kind of fault had an effect."""
+    """Return a text on how many of the drawn faults of each kind had an effect."""
     often = sorted(explored.acted.items(), key=lambda item: (-item[1][0], item[0]))
     each = ", ".join(f"{kind} {acted} of {drawn}" for kind, (drawn, acted) in often)
     return f"faults that acted, of those that were drawn: {each}"
@@ -89,7 +89,7 @@ def _write(
     shrink: bool,
     interrupted: bool,
 ) -> None:
-    """Write a scenario file for each finding, then try remedies and shrink the scenario.
+    """Write a scenario file for each finding (failing runs with one cause), then try remedies and shrink the scenario.
 
     Written findings go into `shown`. Files of earlier findings that no longer exist are removed.
     """
@@ -129,7 +129,7 @@ def _path(exploration: Exploration, place: int, suffix: str = ".yaml") -> Path:
 
 
 def _remove_others(folder: Path, paths: Sequence[Path]) -> None:
-    """Remove files of an earlier search whose findings were renumbered or merged."""
+    """Remove the files `finding-NN` in `folder` that are not in `paths`, such as an earlier search's."""
     for path in folder.glob("finding-*.yaml"):
         if path not in paths and re.fullmatch(r"finding-\d+", path.stem):
             path.unlink()

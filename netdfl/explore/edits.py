@@ -14,7 +14,7 @@ from netdfl.core.units import format_time, parse_time_ns
 from netdfl.explore.rows import MessageRow
 
 Plain: TypeAlias = dict[str, Any]
-"""A scenario as plain values, in its normal form."""
+"""A scenario as nested dicts, lists and plain values, with all short forms written out."""
 ON_LINKS = ("link", "drop", "delay", "heal", "flap", "random")
 ON_NODES = ("crash", "restart", "join", "pause", "resume", "slow_down", "node", "churn")
 _ROUNDS = ("at_round", "for_rounds")
@@ -23,7 +23,7 @@ _TIMES = ("for", "by", "restart_after", "at")
 MOST_PAIRED = 8
 MOST_TOGETHER = 3
 LEAST_NS = 1_000_000
-"""Times are not made shorter than this: below it, people see no difference."""
+"""Nanoseconds: no time in a scenario is made shorter than this, as people would see no difference."""
 
 
 def with_events(plain: Plain, events: Sequence[Json]) -> Plain:
@@ -47,7 +47,7 @@ def fewer_events(plain: Plain) -> Iterator[Plain]:
 def _lasting(one: Json, other: Json) -> Plain | None:
     """Return one event that lasts from the first to the last round of two events.
 
-    None if they differ in more than their rounds, or are scripted by the clock.
+    None if they differ in more than their rounds, or are scheduled by time and not by round.
     """
     what, same = ({key: event[key] for key in event if key not in _ROUNDS} for event in (one, other))
     if what != same or not all("at_round" in event for event in (one, other)):
@@ -74,7 +74,7 @@ def fewer_nodes(plain: Plain) -> Iterator[Plain]:
 
 
 def without_node(plain: Plain, gone: int) -> Plain | None:
-    """Return the scenario without the client `gone`, the later nodes renumbered; None if that is impossible."""
+    """Return the scenario without client number `gone`, the later nodes renumbered; None if that is impossible."""
     if plain["nodes"] < 2 or plain.get("groups") or gone >= plain["nodes"]:
         return None
     moved = deepcopy(plain)
@@ -110,7 +110,10 @@ def _without_node(event: Json, gone: int) -> Plain | None:
 
 
 def _rename(text: str, gone: int) -> str | None:
-    """Renumber the nodes in a selector; None if it names the removed one. Raises ValueError for ranges."""
+    """Renumber the nodes in the link or node selector `text`; None if it names the removed node `gone`.
+
+    Raises ValueError for ranges.
+    """
     if ".." in text or "," in text:
         raise ValueError(text)
     if str(gone) in re.findall(r"\d+", text):
@@ -146,7 +149,7 @@ def with_rounds(plain: Plain, rounds: int) -> Plain:
 
 
 def earlier(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with events in earlier rounds: all moved until the first is in round 0 or 1, or one alone."""
+    """Yield the scenario with events in earlier rounds: all moved, the first to round 0 or 1, or one moved."""
     events = plain["events"]
     first = min((event["at_round"] for event in events if "at_round" in event), default=0)
     for to in (0, 1):
@@ -162,14 +165,14 @@ def earlier(plain: Plain) -> Iterator[Plain]:
 
 
 def _together(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with two or three events that are set by the clock moved into the first rounds together."""
+    """Yield the scenario with its two or three events scheduled by time moved together into the first rounds."""
     forms = [[event, *_by_rounds(event)] for event in plain["events"]]
     if 1 < sum(len(each) > 1 for each in forms) <= MOST_TOGETHER:
         yield from (with_events(plain, events) for events in product(*forms) if list(events) != plain["events"])
 
 
 def _by_rounds(event: Json) -> Iterator[Plain]:
-    """Yield forms of an event set by the clock in which one of the first rounds replaces the time."""
+    """Yield versions of an event scheduled by time in which one of the first rounds replaces the time."""
     if "at" not in event or "partition" in event or str(event.get("state")) in ("down_hold", "down_reset"):
         return
     left = {key: value for key, value in event.items() if key not in ("at", "for" if "link" in event else "")}
@@ -203,7 +206,7 @@ def _with(plain: Plain, place: int, event: Mapping[str, object]) -> Plain:
 
 
 def single_delays(event: Json, messages: Sequence[MessageRow]) -> Iterator[Plain]:
-    """Yield delays of single messages, by round and link, that could replace a delay of all of a node's messages."""
+    """Yield events that delay single messages, by round and link, for an event that delays all of a node's messages."""
     node, first = int(str(event["delay"]).partition("->")[0]), event.get("at_round", 0)
     sent = {(m.round, m.dst) for m in messages if m.src == node and m.round >= max(first, 0)}
     for round, to in sorted(sent):
@@ -216,11 +219,14 @@ Path: TypeAlias = tuple[str, ...]
 _NEEDED = ("schema", "name", "nodes", "rounds", "algorithm", "topology", "task", "world", "events", "expect")
 _CHOICES = ("kind", "name", "dist", "model")
 STUDIED = ("algorithm", "wait", "delivery", "compression", "failure_detector", "expect")
-"""Keys of a scenario that shrinking leaves alone: with another value, it would be another finding."""
+"""Keys of a scenario that shrinking leaves alone, because another value would make it a different failure."""
 
 
 def keys_of(plain: Plain, but: Sequence[str] = (), path: Path = ()) -> Iterator[Path]:
-    """Yield the paths of keys that might be removed, outer ones first, except the keys in `but`."""
+    """Yield the paths of keys that might be removed from a scenario, outer ones first, except top-level keys in `but`.
+
+    Only keys below `path` are visited.
+    """
     here = _at(plain, path)
     for key, value in here.items():
         if not path and key in but:
@@ -232,7 +238,7 @@ def keys_of(plain: Plain, but: Sequence[str] = (), path: Path = ()) -> Iterator[
 
 
 def without_key(plain: Plain, path: Path) -> Plain | None:
-    """Return the scenario without a key; None if it no longer has that key."""
+    """Return the scenario without the key at `path`; None if it has no such key any more."""
     without = deepcopy(plain)
     try:
         del _at(without, path[:-1])[path[-1]]

@@ -1,8 +1,8 @@
-"""The running of trials on the machines of a cluster, by a study's runner.
+"""The running of an exploration's trials (runs with drawn faults) on a cluster, by the runner of a parameter study.
 
-A batch of trials is cut into parts of a fixed size, and each part is one task of the engine. The parts end in any
-order: the search takes results by their numbers, so it does not depend on which machine makes which trial. Findings are
-shrunk on this machine.
+A batch of trials is cut into parts of a fixed size, and each part is one task on the cluster. The parts end in any
+order: the search sorts results by number, so it does not depend on which machine makes which trial. Scenarios of
+failing runs are shrunk on this machine.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import CellOrder, RunNeeds, Runner, StudyOrder, path_beside
 
 PART = 8
-"""Number of trials that one task of an engine makes: a quarter of a batch of the search."""
+"""Number of trials that one task on a cluster makes: a quarter of a batch of the search."""
 EXPLORED, TRIALS, RESULTS = "explored.yaml", "trials", "results.json"
 _TRIALS, _RESULTS = TypeAdapter(list[Trial]), TypeAdapter(list[TrialResult])
 
 
 @dataclass(frozen=True)
 class TrialEngine:
-    """An engine that makes trials on other machines.
+    """The settings for making trials on other machines, as tasks of an engine such as a cluster's scheduler.
 
     Attributes:
-        make: a function that creates the study's runner.
-        jobs: the most tasks at a time; 0: as many as there is room for.
+        make: a function that creates the runner that starts the tasks.
+        jobs: the most tasks at a time; 0: no limit of its own.
         needs: the resources that each task needs.
     """
 
@@ -49,7 +49,7 @@ class TrialEngine:
 
 @contextmanager
 def engine_workers(scenario: Scenario, folder: Path, engine: TrialEngine) -> Iterator[RunAll]:
-    """Yield a function that runs trials of `scenario` on an engine; results come in any order.
+    """Yield a function that runs trials of `scenario` on other machines by `engine`; results come in any order.
 
     Tasks read and write their files in `folder`, which belongs to this exploration. Raises RunError if a task did not
     end.
@@ -79,7 +79,7 @@ def _order(folder: Path, place: Path, world: str, part: Sequence[Trial]) -> Cell
 
 
 def _run(engine: TrialEngine, orders: Sequence[CellOrder]) -> Iterator[TrialResult]:
-    """Yield the results of all orders. Raises RunError if one is missing."""
+    """Run the tasks that `orders` describe; yield the results of their trials. Raises RunError if one is missing."""
     runner, missing = engine.make(), {order.path for order in orders}
     try:
         runner.start(StudyOrder(orders, engine.jobs or len(orders), needs=engine.needs))

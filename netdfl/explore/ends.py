@@ -1,4 +1,4 @@
-"""The settings that prevent a whole kind of stall, each tried in one run of each variant of that stall."""
+"""The settings that prevent a found stall, each tried in one run of each variant (set of reasons) of that stall."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from netdfl.supervisor.stalls import settings_of
 
 SETTINGS = (DEADLINE, RESEND, ANSWERED, HEARTBEATS, HALVES, FEWER_STEPS, ALL, ANY, SKIP)
 MOST_TRIED = 4
-"""The most runs of one finding in which each setting is tried."""
+"""The most runs with one stall in which each setting is tried."""
 
 
 class EndingSettings(NamedTuple):
-    """The settings with which the stall does not occur in any of the tried runs.
+    """The settings with which a found stall does not occur in any of the tried runs.
 
     Attributes:
         settings: the settings, as a user would write them.
@@ -35,7 +35,7 @@ class EndingSettings(NamedTuple):
     trials: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Return one sentence about the settings."""
+        """Return one sentence about which settings prevent the stall."""
         if not self.settings:
             return "No setting that could be tried ends it."
         runs = f"all {len(self.trials)} runs" if len(self.trials) > 1 else "the run"
@@ -44,7 +44,7 @@ class EndingSettings(NamedTuple):
 
 
 def tried_in(found: Discovery) -> Sequence[Trial]:
-    """Return the trials in which settings are tried: the one that the finding shows, then one for each of its variants.
+    """Return the trials in which settings are tried: the finding's example, then one for each variant of its stall.
 
     The most frequent variants come first.
     """

@@ -1,6 +1,6 @@
-"""One explored run: a fleet under its supervisor in the simulated world, without files.
+"""One run of an exploration: a simulated fleet under its supervisor, without files.
 
-Parts that runs of one scenario share are made once; the record is held in memory.
+Parts that runs of one scenario share are made once; the run's record is held in memory.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class RunTimeout(SystemExit):
 
 @dataclass(frozen=True)
 class ExploredRun:
-    """One explored run, as a user's predicates receive it.
+    """One run of an exploration, as a user's predicates receive it.
 
     Attributes:
         scenario: the scenario.
         rows: the run's record, in memory.
         stalls: the diagnoses of its stalls.
         unfinished: sentences about what it left unfinished.
-        verdict: the verdict; `unknown` if netdfl itself broke.
+        verdict: whether it met the scenario's `expect`; `unknown` if netdfl itself broke.
         reasons: the reasons of the verdict.
         unmet: the entry of `expect` behind each reason.
-        figures: the figures of its result, by name.
+        figures: the metrics of its result, by name.
         length_ns: its length in virtual time.
         event_log_hash: the hash of its event log.
         broke: a traceback if netdfl itself broke.
@@ -70,7 +70,7 @@ class ExploredRun:
 
 
 class Executor:
-    """A runner of variants of one scenario; what does not differ between them is built once."""
+    """A runner of simulated runs of one scenario's variants; parts that do not differ between them are built once."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         """Prepare to run; each run may compute for `limit_s` seconds."""
@@ -110,7 +110,7 @@ class Executor:
     def _judged(
         self, scenario: Scenario, rows: MemoryStore, stalls: tuple[Finding, ...], outcome: FleetOutcome
     ) -> ExploredRun:
-        """Return the run with its verdict and figures."""
+        """Return the run with its verdict and metrics, from its record `rows`, diagnosed `stalls` and `outcome`."""
         length_ns = round((outcome.figures.virtual_duration_s or 0.0) * 1e9)
         concluded = conclude(observe(rows), facts_of(scenario, stalls, outcome.unfinished, length_ns))
         judged = concluded.judgement

@@ -1,4 +1,4 @@
-"""An exploration: trials of a scenario until the budget is spent, grouped by the cause of their failures."""
+"""An exploration: simulated runs of a scenario with drawn faults (trials), their failures grouped by cause."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Budget:
 
 @dataclass
 class Discovery:
-    """One finding: a cause of failure, and the trials that failed by it.
+    """One finding of an exploration: a cause of failure, and the trials (runs with drawn faults) that failed by it.
 
     Attributes:
         cause: the cause, as it was in `trial`.
-        trial: the trial with the fewest events that shows the finding.
+        trial: the trial with the fewest events that failed by this cause.
         broke: the traceback of that trial, if netdfl itself broke.
-        numbers: the numbers of all trials that show the finding.
+        numbers: the numbers of all trials that failed by it.
         num_fresh: how many of these were drawn independently of all others.
         rounds: the rounds in which the failure occurred.
-        variants: for each variant of the cause, the number of its trials.
+        variants: for each variant of the cause (a stall's set of reasons), the number of its trials.
         examples: for each variant, its first trial.
     """
 
@@ -69,7 +69,7 @@ class Discovery:
     examples: dict[str, Trial] = field(default_factory=dict)
 
     def take(self, trial: Trial, cause: FailureCause, broke: str) -> None:
-        """Count a trial that shows the finding."""
+        """Count a trial that failed by this cause; make it the example if it has fewer events than the present one."""
         self.numbers.append(trial.number)
         self.num_fresh += trial.fresh
         if cause.round >= 0:
@@ -94,11 +94,11 @@ class ExplorationResult:
         findings: the findings, by the keys of their causes.
         runs: the number of runs.
         num_fresh: the number of runs drawn independently of all others; rates refer to these.
-        refused: the number of trials that could not begin.
-        reached: the number of different features of runs that were seen.
+        refused: the number of trials whose scenario with the drawn faults was invalid, so that they could not begin.
+        reached: the number of different features (situations, as hashes) that runs reached.
         left_out: the kinds of faults that the scenario can't have, each with the reason.
         why_stopped: why the search ended before its budget was spent; empty if it did not.
-        acted: the drawn faults of each kind, and those with an effect.
+        acted: for each kind of fault, how many were drawn, and how many of them had an effect.
     """
 
     scenario: Scenario
@@ -112,11 +112,11 @@ class ExplorationResult:
     acted: Acted = field(default_factory=dict)
 
     def rate(self, found: Discovery) -> RateEstimate:
-        """Return the rate at which an independently drawn run shows the finding."""
+        """Return the rate at which an independently drawn run fails by the cause of `found`."""
         return wilson(found.num_fresh, self.num_fresh)
 
     def take(self, trial: Trial, ran: TrialResult) -> None:
-        """Count the result of a trial."""
+        """Count the result `ran` of a trial, and its failure, if any, among the findings."""
         self.runs += 1
         self.num_fresh += trial.fresh
         self.refused += bool(ran.refused)
@@ -132,16 +132,16 @@ Show = Callable[[ExplorationResult], None]
 
 @dataclass
 class Exploration:
-    """One exploration of `scenario`. The same seed leads to the same search.
+    """One exploration of a scenario: a search for failing runs, by randomly drawn faults; repeatable by its seed.
 
-    The scenario names the predicates.
+    The scenario names the predicates that decide, beside the verdict, which runs fail.
 
     Attributes:
         scenario: the scenario.
         seed: the seed of the search.
         jobs: the number of processes of this machine that make trials, without an `engine`.
         folder: the folder for the journal and the findings; None: none.
-        guided: whether trials that reached something new are mutated; if not, each trial is drawn afresh.
+        guided: whether trials with new features are mutated; if not, each trial is drawn independently.
         stop_on_error: whether the search ends when a predicate raises; if not, the error is counted as a finding.
         executor: the runner of trials in this process.
         engine: makes the trials on other machines; it needs a `folder`.
@@ -234,7 +234,7 @@ class Exploration:
     def _settings(self) -> list[dict[str, object]]:
         """Return the settings that must be equal for a search to be continued.
 
-        They come in the form of this version of netdfl, and in the forms of earlier versions.
+        The first entry has this netdfl version's hash of the scenario, the others have the hashes of earlier versions.
         """
         rest = {
             "parts": _parts(self.scenario),
@@ -246,14 +246,14 @@ class Exploration:
 
 
 def _kept(results: Iterator[TrialResult], trials: Sequence[Trial], journal: Journal) -> Iterator[TrialResult]:
-    """Yield the results of a batch of `trials`, each after it is written to the journal."""
+    """Yield the results of a batch of `trials`, each after it is written to the exploration's journal on disk."""
     for ran in results:
         journal.add(trials[ran.number - trials[0].number], ran)
         yield ran
 
 
 def _in_order(results: Iterable[TrialResult], first: int) -> Iterator[TrialResult]:
-    """Yield the results of a batch by their numbers from `first` on, so that a finding's example is always the same."""
+    """Yield a batch's results sorted by number from `first` on, so that each failure has always the same example."""
     waiting: dict[int, TrialResult] = {}
     for ran in results:
         waiting[ran.number] = ran
@@ -289,7 +289,7 @@ def _parts(scenario: Scenario) -> str:
 
 
 def by_rate(explored: ExplorationResult) -> Sequence[Discovery]:
-    """Return the findings, the most frequent first."""
+    """Return the causes of failure that an exploration found, the most frequent first."""
     return sorted(explored.findings.values(), key=lambda found: (-len(found.numbers), found.cause.key))
 
 
@@ -298,7 +298,7 @@ Z = 1.959964
 
 
 class RateEstimate(NamedTuple):
-    """The rate of `hits` in `runs`, with Wilson's 95 % interval."""
+    """An estimated failure rate: `hits` of `runs`, with the bounds `low` and `high` of Wilson's 95 % interval."""
 
     hits: int
     runs: int
@@ -312,7 +312,7 @@ class RateEstimate(NamedTuple):
 
 
 def _percent(share: float) -> str:
-    """Return a share in percent with two digits, or as 100."""
+    """Return a fraction of 1 in percent as text, with two digits, or as 100."""
     return f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
 
 

@@ -20,7 +20,7 @@ from netdfl.scenario.model.explore import FaultKind
 from netdfl.scenario.model.schema import Scenario
 
 LEAST_ROUND_NS = 1_000_000
-"""Assumed length of a round, for the length of faults, where rounds take no time."""
+"""Assumed length of a round in nanoseconds where rounds take no virtual time; durations of faults depend on it."""
 
 
 _WHO = ("link", "drop", "delay", "crash", "pause", "slow_down", "partition")
@@ -30,10 +30,10 @@ NARROW_NODES, NARROW_ROUNDS = 3, 3
 
 @dataclass(frozen=True)
 class Baseline:
-    """The basis for drawing faults, taken from a run without faults.
+    """The range of nodes, rounds and messages from which random faults are drawn, taken from a run without faults.
 
     Attributes:
-        nodes: the nodes of the fleet.
+        nodes: the number of nodes in the fleet.
         rounds: the number of rounds.
         round_ns: the length of a round.
         messages: the messages for which faults are drawn, at first all of the run.
@@ -52,7 +52,7 @@ class Baseline:
 
     @classmethod
     def of(cls, run: ExploredRun) -> Baseline:
-        """Return the basis for drawing faults from `run`, which had no faults."""
+        """Return the nodes, rounds and messages from which faults are drawn: all of `run`, which had no faults."""
         scenario = run.scenario
         began = [0, *(each.at_ns for each in run.rows.measured if each.name == "round_s")]
         ended = 1 + max((each.round for each in run.rows.measured if each.name == "round_s"), default=0)
@@ -61,14 +61,14 @@ class Baseline:
         return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages), everybody, always)
 
     def narrowed(self, rng: Random) -> Baseline:
-        """Return a basis limited to one node, some of its neighbors and a few rounds, so that drawn faults interact.
+        """Return this range limited to one node, some of its neighbors and a few rounds, so that drawn faults interact.
 
         Its faults may outlast the run by far, so that nodes that wait for the end of a fault reach their deadlines.
         """
         return self._around(rng.choice(self.who), rng.choice(self.when), rng)
 
     def near(self, events: Sequence[Event], rng: Random) -> Baseline:
-        """Return a basis limited to the surroundings of one node and one round that occur in `events`."""
+        """Return this range limited to a node in `events`, some neighbors, and a few rounds from one in `events` on."""
         named = [str(event[key]) for event in events for key in _WHO if key in event]
         nodes = [int(node) for text in named for node in re.findall(r"\d+", text)]
         rounds = [r for event in events if (r := self._round_of(event)) in self.when]
@@ -87,7 +87,7 @@ class Baseline:
         return replace(self, who=who, when=when, messages=near or self.messages, longest=longest)
 
     def moment_ns(self, rng: Random) -> float:
-        """Draw a time, in ns, within the rounds of this basis."""
+        """Draw a time in ns, uniformly within the rounds `when`."""
         return rng.uniform(self.when.start * self.round_ns, self.when.stop * self.round_ns)
 
 
@@ -97,7 +97,7 @@ Draw: TypeAlias = Callable[["Baseline", Random], Event]
 def draw_faults(
     course: Baseline, rates: Mapping[FaultKind, float], most: int, rng: Random, least: int = 0
 ) -> list[Event]:
-    """Draw between `least` and `most` faults of the kinds in `rates`."""
+    """Draw between `least` and `most` faults of the kinds in `rates`, at the nodes and rounds of `course`."""
     kinds = list(rates)
     if not kinds:
         return []
@@ -106,7 +106,10 @@ def draw_faults(
 
 
 def allowed(scenario: Scenario, course: Baseline) -> tuple[dict[FaultKind, float], dict[FaultKind, str]]:
-    """Return the kinds of faults that the scenario can have, with their rates; and for the other kinds, the reasons."""
+    """Return the kinds of faults that `scenario` can have, with their rates, and for other kinds the reasons against.
+
+    `course` is a run without faults.
+    """
     rates = scenario.explore.rates
     why = {kind: _refusal(scenario, course, kind) for kind in rates}
     return {kind: rates[kind] for kind in rates if not why[kind]}, {kind: why[kind] for kind in rates if why[kind]}
@@ -127,19 +130,19 @@ def _refusal(scenario: Scenario, course: Baseline, kind: FaultKind) -> str:
 
 
 def _length(course: Baseline, rng: Random, least: float = 0.25, most: float | None = None) -> str:
-    """Draw a duration from a quarter of a round to `longest` rounds, uniformly on a logarithmic scale."""
+    """Draw a duration from `least` to `most` rounds (None: `course.longest`), uniformly on a logarithmic scale."""
     ns = course.round_ns * math.exp(rng.uniform(math.log(least), math.log(most or course.longest)))
     return format_time(rounded(ns))
 
 
 def rounded(ns: float) -> int:
-    """Round a time to two digits."""
+    """Round a time in nanoseconds to two significant digits."""
     digits = max(0, len(str(round(ns))) - 2)
     return max(1, round(round(ns), -digits))
 
 
 def _moment(course: Baseline, rng: Random) -> dict[str, object]:
-    """Draw the moment of a fault: a round, or any time of the run."""
+    """Draw when a fault begins: at one of the rounds of `course`, or at any time within these rounds."""
     if rng.random() < 0.5:
         return {"at_round": rng.choice(course.when)}
     return {"at": format_time(rounded(course.moment_ns(rng)))}
@@ -192,20 +195,20 @@ def _slow(course: Baseline, rng: Random) -> Event:
 
 
 def _loss(course: Baseline, rng: Random) -> Event:
-    """Draw the loss of one message of the run without faults."""
+    """Draw an event that drops one of the messages that a run without faults sent."""
     return name_message(rng.choice(course.messages), course.messages, "drop")
 
 
 def _delay(course: Baseline, rng: Random) -> Event:
-    """Draw the delay of one message of the run without faults."""
+    """Draw an event that delays one of the messages that a run without faults sent."""
     late = name_message(rng.choice(course.messages), course.messages, "delay")
     return {**late, "by": _length(course, rng, 0.01, 4.0)}
 
 
 def name_message(sent: MessageRow, among: Sequence[MessageRow], action: str) -> dict[str, object]:
-    """Return an event that applies `action`, such as `drop`, to one message.
+    """Return a scenario event that applies `action`, such as `drop`, to the message `sent`.
 
-    It has just enough keys to tell the message from the others of its link and round.
+    It has just enough keys to tell it from the other messages in `among` with the same link and round.
     """
     event: dict[str, object] = {"at_round": max(0, sent.round), action: f"{sent.src}->{sent.dst}"}
     others = [m for m in among if m.round == sent.round and m.src == sent.src and m.dst == sent.dst]

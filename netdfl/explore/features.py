@@ -4,7 +4,7 @@ Features do not contain names of nodes. They are: how each wait ended, after whi
 faults of its round; the fate of each message, likewise; the order in which messages came to a node, and the last
 senders of consecutive rounds; events of nodes (`missing`, `gone`, `rejoin`, ...) beside which faults, after which
 other events, and at how many nodes in one round; fates and events in the last or another round, with the number of
-nodes that were down; which nodes went and came back during a wait; and the kinds of stalls.
+nodes that were down; which nodes crashed and restarted during a wait; and the kinds of stalls.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from netdfl.links.schedule.compile import ACTIONS
 from netdfl.record.base import WaitRecord
 
 Faults = Mapping[int, tuple[str, ...]]
-"""The kinds of faults that act in each round. A fault set by the clock counts for the fleet's round at that time."""
+"""The kinds of faults that have an effect in each round."""
 ROWS = (3, 4, 5, 6)
 _DELIVERED = Fate.DELIVERED.text
 _DOWN = {"crash": 1, "restart": -1}
 _OF_THE_FLEET = ("start", "finish", "training", "stall")
 NEAR = 1
-"""Number of rounds after a fault in which it still counts as acting."""
+"""Number of rounds after a fault for which it still counts as having an effect."""
 
 
 def features_of(run: ExploredRun) -> frozenset[int]:
-    """Return the features of `run`."""
+    """Return the features of `run`: hashes of situations that it reached, such as how a wait for messages ended."""
     faults = _faults(run)
     found = {
         *_waits(run, faults),
@@ -71,7 +71,7 @@ def _waits(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _in_a_row(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """Yield features of each node's waits: pairs of consecutive ends, and patterns of the last senders."""
+    """Yield features of each node's waits for messages: how two in a row ended, and patterns of the last senders."""
     of_node: defaultdict[int, list[WaitRecord]] = defaultdict(list)
     for wait in run.rows.waits:
         of_node[wait.node].append(wait)
@@ -101,7 +101,7 @@ def _orders(run: ExploredRun) -> Iterator[tuple[object, ...]]:
     """Yield a feature for each two messages that came to a node one after the other.
 
     It has their kinds, fates, distance in rounds, whether the first has the lower-numbered sender, and whether they
-    came at once.
+    arrived at the same time.
     """
     came: defaultdict[int, list[MessageRow]] = defaultdict(list)
     for message in run.rows.messages:
@@ -129,7 +129,7 @@ def _happened(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _while_down(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """Yield events, fates of messages and ends of waits, each with the number of nodes that are down meanwhile."""
+    """Yield features: events, fates of messages and ends of waits, each with the number of nodes that are down then."""
     changes = sorted((e.at_ns, e.kind, e.node) for e in run.rows.events if e.kind in _DOWN)
     if not changes:
         return

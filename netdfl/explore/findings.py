@@ -1,4 +1,4 @@
-"""The findings of an exploration as scenario files that reproduce them, with sentences about them."""
+"""The findings of an exploration (one for each cause of failure) as scenario files that reproduce them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from netdfl.scenario.model.schema import Scenario
 
 SHRUNK = "shrunk.json"
 MOST_LISTED = 5
-"""Number of variants of a finding that are listed."""
+"""The most variants (sets of reasons) of one stall that are listed."""
 
 
 class _KeptFinding(TypedDict):
-    """The stored form of a finding.
+    """A stored finding: its example's trial number, the shrunk scenario, and the settings that prevent its stall.
 
-    It has the number of its trial, the shrunk scenario, and the settings that end its stall with the trials in which
-    they were tried.
+    With the settings come the numbers of the trials in which they were tried.
     """
 
     trial: int
@@ -44,30 +43,30 @@ _KEPT: TypeAdapter[dict[str, _KeptFinding]] = TypeAdapter(dict[str, _KeptFinding
 
 
 class FindingText(NamedTuple):
-    """A scenario file that shows a finding, as text, and the cause by which its run fails."""
+    """The text of a scenario file that reproduces a failure, and the cause by which its run fails."""
 
     text: str
     cause: FailureCause
 
 
 class FindingScenarios:
-    """The findings of an exploration as scenario texts, each shrunk once and then stored."""
+    """The findings of an exploration (one for each cause of failure) as scenario texts, each shrunk once and stored."""
 
     def __init__(self, exploration: Exploration, explored: ExplorationResult) -> None:
-        """Read the stored findings. Raises InputError if the file is damaged."""
+        """Read the shrunk scenarios stored in the exploration's folder. Raises InputError if the file is damaged."""
         self._exploration, self._explored = exploration, explored
         self._file = None if exploration.folder is None else exploration.folder / SHRUNK
         self._kept = _read(self._file) if self._file is not None and self._file.exists() else {}
         self._ends: dict[str, EndingSettings] = {}
 
     def is_shrunk(self, found: Discovery) -> bool:
-        """Return whether the finding's current trial has been shrunk."""
+        """Return whether a shrunk scenario is stored of the trial that is now the finding's example."""
         return found.cause.key in self._kept and self._kept[found.cause.key]["trial"] == found.trial.number
 
     def written(self, found: Discovery) -> FindingText:
-        """Return the text of the stored shrunk scenario, or else of the trial, after running it once.
+        """Return the text of the stored shrunk scenario, or else of the example trial's, after running it once.
 
-        Raises InputError if it no longer shows the finding.
+        Raises InputError if it no longer fails by the same cause.
         """
         if self.is_shrunk(found):
             try:
@@ -78,20 +77,20 @@ class FindingScenarios:
         return self._text(found, self._shrink(found, self._as_found(found), most_runs=1))
 
     def shrunk(self, found: Discovery, most_runs: int = MOST_RUNS) -> FindingText:
-        """Shrink the finding in at most `most_runs` further runs, and store the result.
+        """Shrink the scenario of the finding's example in at most `most_runs` further runs, and store the result.
 
-        Raises InputError if it no longer shows the finding.
+        Raises InputError if it no longer fails by the same cause.
         """
         shrunk = self._shrink(found, self._as_found(found), most_runs)
         self._keep(found, {"trial": found.trial.number, "scenario": shrunk.plain})
         return self._text(found, shrunk)
 
     def tell(self, found: Discovery) -> list[str]:
-        """Return sentences about the finding: its frequency, variants, and the settings that end its stall."""
+        """Return sentences about the finding: its frequency, variants, and the settings that prevent its stall."""
         return tell_of(found, self._explored, self._ends.get(found.cause.key))
 
     def ends(self, found: Discovery) -> EndingSettings | None:
-        """Return the settings that end the stall in all its runs, determined once; None if it is no stall."""
+        """Return the settings that prevent the finding's stall in all tried runs, determined once; None if no stall."""
         if not is_stall(found.cause.key):
             return None
         key, trials = found.cause.key, tuple(trial.number for trial in tried_in(found))
@@ -124,7 +123,7 @@ class FindingScenarios:
 
 
 def tell_of(found: Discovery, explored: ExplorationResult, ends: EndingSettings | None) -> list[str]:
-    """Return sentences about a finding: its frequency, rounds, variants, and the settings that end it, if tried."""
+    """Return sentences about a finding: its frequency, rounds, variants, and the settings that prevent it, if tried."""
     many, rounds = len(found.numbers), f" in {words.rounds(found.rounds)}" if found.rounds else ""
     rate = f"of those that were drawn by themselves {explored.rate(found)}"
     said = [f"{many} run{'s' * (many != 1)}{rounds}; {rate}."]
@@ -148,7 +147,7 @@ _SHORT_LINKS = {"latency": ("dist", "constant", "delay"), "loss": ("model", "ber
 
 
 def write_finding(shrunk: ShrunkScenario, note: str = "") -> str:
-    """Return the YAML of a shrunk finding, with its cause and the hash of its replay in the first lines."""
+    """Return the YAML of a shrunk failing scenario; comments above it give the cause, `note` and event log's hash."""
     text = f"{shrunk.cause.text}{'' if shrunk.cause.text.endswith('.') else '.'}"
     lines = [fill(text, 116, initial_indent="# ", subsequent_indent="# ", break_long_words=False)]
     if note:

@@ -18,17 +18,18 @@ from netdfl.explore.trial import Trial
 
 RUNS, SETTINGS, VERSION = "runs.jsonl", "settings.json", "netdfl"
 _TRIAL, _RAN = TypeAdapter(Trial), TypeAdapter(TrialResult)
-"""Readers and writers of the two halves of a journal's line: the trial, and its result."""
+"""JSON converters for the two halves of a line of the exploration's journal: the trial, and its result."""
 KEPT = "; what was found is kept"
 
 
 class Journal:
-    """The journal of an exploration, in its folder."""
+    """The journal of an exploration, a file in its folder with a line for each trial and its result."""
 
     def __init__(self, folder: Path, settings: dict[str, object], *earlier: dict[str, object]) -> None:
-        """Create the folder, or continue in it if it has the same `settings`, or an `earlier` form of them.
+        """Create the folder, or continue in it if it has the same `settings`.
 
-        Runs of another version of netdfl are set aside, and run again.
+        `earlier` are these settings as earlier netdfl versions would store them. A journal of another version is
+        renamed, and its trials are run again.
         Raises InputError if the folder belongs to another exploration, or can't be used.
         """
         self.folder = folder
@@ -67,7 +68,7 @@ class Journal:
             os.write(self._fd, (json.dumps(line, separators=(",", ":")) + "\n").encode())
 
     def read(self) -> Iterator[tuple[Trial, TrialResult]]:
-        """Yield the stored trials and results, without an incomplete last line. Raises InputError for a damaged one."""
+        """Yield the stored trials and results, but no incomplete last line. Raises InputError for a damaged line."""
         text = read_plain(self.folder / RUNS)
         whole = text[: text.rfind("\n") + 1]
         if len(whole) != len(text):

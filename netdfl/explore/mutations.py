@@ -25,13 +25,13 @@ from netdfl.explore.faults import Baseline, rounded
 from netdfl.explore.trial import Event
 
 Renaming: TypeAlias = Sequence[NodeId]
-"""The new number of each node, by its old one."""
+"""A permutation of the nodes: the new number of each node, at the index of its old number."""
 _LENGTHS = (0.25, 0.5, 0.8, 1.25, 2, 4)
 _NODES = ("crash", "pause", "slow_down")
 
 
 def moved(event: Event, course: Baseline, rng: Random) -> Event:
-    """Return the event moved by some rounds, given another length, or moved to a nearby time."""
+    """Return a fault event with one random change: moved by some rounds or to a nearby time, or of another length."""
     changed = dict(event)
     keys = [key for key in ("at_round", "at", "for", "by", "restart_after") if key in event]
     key = rng.choice(keys) if keys else ""
@@ -46,7 +46,7 @@ def moved(event: Event, course: Baseline, rng: Random) -> Event:
 
 
 def later(event: Event, rounds: int, course: Baseline) -> Event:
-    """Return the event moved by `rounds` rounds, within the run."""
+    """Return a fault event moved by `rounds` rounds, within the rounds of the run `course`."""
     changed = dict(event)
     if "at_round" in event:
         changed["at_round"] = at = max(0, min(course.rounds - 1, event["at_round"] + rounds))
@@ -58,7 +58,7 @@ def later(event: Event, rounds: int, course: Baseline) -> Event:
 
 
 def aligned(event: Event, other: Event, rng: Random) -> Event:
-    """Return `event` moved to the time of `other`, or to its nodes, or both, as far as their keys allow."""
+    """Return the fault `event` moved to the time of `other`, or to its node, or both, or neither, at random."""
     found = dict(event)
     when = next((key for key in ("at_round", "at") if key in other), "")
     if rng.random() < 0.7 and when in event:
@@ -71,7 +71,7 @@ def aligned(event: Event, other: Event, rng: Random) -> Event:
 
 
 def renamed(event: Event, names: Renaming) -> Event:
-    """Return the event with the nodes renamed."""
+    """Return a fault event with its nodes renumbered by the permutation `names`."""
     found = dict(event)
     for key in event:
         if key == "partition":
@@ -83,7 +83,7 @@ def renamed(event: Event, names: Renaming) -> Event:
 
 
 def symmetries(course: Baseline) -> list[Renaming]:
-    """Return renamings of nodes that preserve the graph of messages: rotations, reflections, swaps of two."""
+    """Return permutations of the nodes that preserve the graph of messages: rotations, reflections, swaps of two."""
     edges = {(m.src, m.dst) for m in course.messages}
     return [names for names in _renamings(course.nodes) if {(names[src], names[dst]) for src, dst in edges} == edges]
 
@@ -99,7 +99,10 @@ def _renamings(nodes: int) -> Iterator[Renaming]:
 
 
 def draw_schedule(course: Baseline, depth: int, most_ns: int, rng: Random) -> list[Event]:
-    """Draw a priority schedule of this `depth`, with delays of at most `most_ns`."""
+    """Draw a priority schedule: events that delay each node's messages by a drawn priority, by at most `most_ns`.
+
+    The priority of one node changes at each of `depth` - 1 drawn rounds.
+    """
     places = list(range(course.nodes))
     rng.shuffle(places)
     widest = most_ns / (course.nodes + depth)
@@ -117,7 +120,7 @@ def draw_schedule(course: Baseline, depth: int, most_ns: int, rng: Random) -> li
 
 
 def is_priority(event: Event) -> bool:
-    """Return whether an event belongs to a priority schedule and is not a fault."""
+    """Return whether an event delays all of a node's messages, as a priority schedule does, and is not a fault."""
     return str(event.get("delay", "")).endswith("->*")
 
 

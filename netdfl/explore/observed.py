@@ -24,7 +24,7 @@ from netdfl.scenario.model.schema import Scenario
 
 
 def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence[str], length_ns: int) -> RunFacts:
-    """Return the facts that a verdict needs and the record lacks. The duration in real time is set to 0."""
+    """Return the facts on a run that its verdict needs and its record lacks. The duration in real time is set to 0."""
     confirmed = [each for each in stalls if each.cause is Cause.DEADLOCK and not each.suspected and not each.over]
     return RunFacts(
         scenario=scenario.name,
@@ -44,7 +44,7 @@ def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence
 
 
 def observe(rows: MemoryStore) -> Observations:
-    """Return the observations on which a run's verdict is based."""
+    """Return the observations on which a run's verdict is based, from the `rows` of its record."""
     losses = _last_losses(rows)
     return Observations(
         series=_series(rows),
@@ -66,7 +66,7 @@ def observe(rows: MemoryStore) -> Observations:
 
 
 def _count(rows: MemoryStore) -> MessageCounts:
-    """Count the messages by what became of them."""
+    """Count the messages by their fate: delivered, dropped and so on."""
     found: Counter[FateClass] = Counter()
     for fate, number in Counter(message.fate for message in rows.messages).items():
         found[Fate.read(fate).counts_as] += number
@@ -110,7 +110,7 @@ def _least_weight(rows: MemoryStore) -> HeldWeight | None:
 
 
 def lost_weight(rows: MemoryStore) -> float:
-    """Return the push-sum weight that was lost, in messages given up or in states lost by crashes."""
+    """Return the push-sum weight that was lost: in messages that were given up, or with states lost in crashes."""
     shares = _shares(rows)
     twice = sum(each.weight for each in shares.twice())
     return sum(shares.lost().values()) + sum(_lost_by_restarts(rows)) - twice
@@ -166,7 +166,7 @@ def _brought(rows: MemoryStore) -> Iterator[float]:
 
 
 def _outliers(rows: MemoryStore) -> list[Outlier]:
-    """Return the first model and the first weight of each sender that was far larger than usual."""
+    """Return, for each sender, the first of its models and push-sum weights that was far larger than usual."""
     found: dict[tuple[str, NodeId], Outlier] = {}
     events = [event for event in rows.events if event.kind == "outlier" and event.node is not None]
     for event in sorted(events, key=lambda each: (each.round, each.at_ns, each.node or 0)):
@@ -191,7 +191,7 @@ def _deaths(rows: MemoryStore) -> Iterator[Death]:
 
 
 def _not_finite(rows: MemoryStore) -> list[tuple[NodeId | None, int]]:
-    """Return each node whose loss was not finite, and the fleet, with the first such round."""
+    """Return each node whose loss was not finite, with the first such round; None stands for the whole fleet."""
     first: dict[NodeId | None, int] = {}
     for event in rows.events:
         if event.kind == "not_finite":

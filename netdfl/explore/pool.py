@@ -1,4 +1,4 @@
-"""The running of trials in this process, or in forked processes, which share what it has built."""
+"""The running of trials (runs with drawn faults) in this process, or in forked ones that share what it has built."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from netdfl.scenario.model.schema import Scenario
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of a trial.
+    """The result of a trial, which is one run of an exploration with drawn faults.
 
     Attributes:
         number: the trial's number.
         cause: the cause of its failure; None if it did not fail.
-        features: the features of its run.
+        features: hashes of the situations that its run reached.
         event_log_hash: the hash of its event log.
         refused: the reason why it could not start; empty if it started.
         broke: a traceback if netdfl itself broke.
-        acted: its drawn faults by kind, and those that had an effect.
+        acted: for each kind of fault, how many it had, and how many of them had an effect.
     """
 
     number: int
@@ -44,21 +44,21 @@ class TrialResult:
 
     @property
     def is_of_old_form(self) -> bool:
-        """Whether the cause is stored in the form of netdfl 0.2.0, so that the trial must be run again."""
+        """Whether the cause of failure is stored in netdfl 0.2.0's format, so that the trial must be run again."""
         cause = self.cause
         return cause is not None and ((is_stall(cause.key) and not cause.variant) or is_of_words(cause.key))
 
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """A runner of trials of one scenario."""
+    """A runner of trials of one scenario: simulated runs with drawn faults, whose failures it classifies."""
 
     scenario: Scenario
     predicates: Sequence[Predicate]
     executor: Executor
 
     def run(self, trial: Trial) -> TrialResult:
-        """Run one trial."""
+        """Run one trial; return its result, with the cause of its failure, if any."""
         try:
             run = self.executor.run(variant(self.scenario, trial.events, trial.luck))
         except InputError as error:

@@ -1,4 +1,4 @@
-"""The record of an explored run: the rows of the store's four tables, in memory."""
+"""The record of an explored run in memory: the rows of its tables of messages, metrics, events and waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from netdfl.record.base import Store, WaitRecord
 
 
 class MessageRow(NamedTuple):
-    """A message and its fate as text. Times are nanoseconds; `arrived_ns` is None if it never arrived."""
+    """A message, with its `fate` (delivered, or why not). Times are ns; `arrived_ns` is None if it never arrived."""
 
     src: NodeId
     dst: NodeId
@@ -60,7 +60,7 @@ class MemoryStore(Store):
         self.waits: list[WaitRecord] = []
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Add a row for each message."""
+        """Add a row for each message in `outcome`, which is one fate of messages sent to several receivers together."""
         edges, (kind, epoch, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
         text = FATE_TEXTS[fate]
         self.messages += [

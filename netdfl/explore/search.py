@@ -1,8 +1,8 @@
-"""The choice of the next trials in a search.
+"""The choice of the next trials (simulated runs with drawn faults) in a search for failures.
 
-A quarter of the trials is drawn afresh by the scenario's fault model, so that rates can be estimated. A quarter has
-faults close together: of few kinds, at a few nodes that exchange messages, in a few rounds. The others are changes of
-a trial with rare features; the rarer, and the less often it was changed, the likelier it is chosen.
+A quarter of the trials is drawn independently by the scenario's fault model, so that rates can be estimated. A quarter
+has faults close together: of few kinds, at a few nodes that exchange messages, in a few rounds. The others are
+mutations of a trial with rare features; the rarer, and the less often it was mutated, the likelier it is chosen.
 Trials come in batches. A batch depends on the seed and on earlier batches in the order of their numbers, so the
 search is the same on any number of processes.
 """
@@ -22,17 +22,17 @@ from netdfl.scenario.model.explore import Rates
 from netdfl.scenario.model.schema import Scenario
 
 FRESH, NARROW = 0.25, 0.25
-"""The share of trials drawn afresh by the fault model, and the share drawn with faults close together."""
+"""The share of trials drawn independently by the fault model, and the share with faults close together."""
 SCHEDULES = 0.5
-"""The share of fresh trials with a priority schedule."""
+"""The share of independently drawn trials with a priority schedule (delays that put nodes in a drawn order)."""
 MOST_LUCK = 1 << 31
 MOST_SYMMETRIC = 64
-"""Largest fleet in which symmetries are sought."""
+"""Largest number of nodes for which symmetries of the message graph are sought."""
 
 
 @dataclass
 class _CorpusEntry:
-    """A trial that reached new features, with the number of times it was chosen for mutation since."""
+    """A trial that reached new features, kept for mutation, with the number of its mutations (`changes`) so far."""
 
     trial: Trial
     features: frozenset[int]
@@ -41,7 +41,10 @@ class _CorpusEntry:
 
 @dataclass
 class Search:
-    """The search of one exploration of `scenario`, based on `course`, a run without faults."""
+    """The search for failing runs of one scenario: it draws trials, and mutates those that reached new features.
+
+    Faults are drawn for the nodes, rounds and messages of `course`, a run without faults.
+    """
 
     scenario: Scenario
     course: Baseline
@@ -52,12 +55,12 @@ class Search:
     _corpus: list[_CorpusEntry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Prepare the random streams."""
+        """Prepare the random streams and the symmetries of the message graph."""
         self._streams = Streams(self.seed)
         self._symmetries = symmetries(self.course) if self.course.nodes <= MOST_SYMMETRIC else []
 
     def draw(self, number: int) -> Trial:
-        """Return the trial with this number, based on the features reached so far."""
+        """Draw trial `number`: independently, with faults close together, or by mutation of an earlier trial."""
         rng = Random(self._streams.integer("explore", number))
         how = rng.random() if self.guided else 0.0
         if how < FRESH:
@@ -75,7 +78,7 @@ class Search:
 
     @property
     def num_reached(self) -> int:
-        """The number of features reached so far."""
+        """The number of different features (hashed situations) that runs have reached so far."""
         return len(self._reached)
 
     def _fresh(self, number: int, rng: Random) -> Trial:
@@ -87,7 +90,7 @@ class Search:
         return Trial(number, possible(self.scenario, events), luck)
 
     def _narrow(self, number: int, rng: Random) -> Trial:
-        """Draw many faults of few kinds, at a few nodes that exchange messages, within a few rounds."""
+        """Draw a trial with faults of few kinds, at a few nodes that exchange messages, within a few rounds."""
         spec, kinds = self.scenario.explore, list(self.rates)
         some = set(rng.choices(kinds, [self.rates[kind] for kind in kinds], k=rng.randint(1, 3))) if kinds else set()
         few = {kind: self.rates[kind] for kind in kinds if kind in some}

@@ -1,4 +1,4 @@
-"""Shrinking: the smallest scenario that shows a finding, by delta debugging over all its parts.
+"""Shrinking of a failing scenario to the smallest that fails by the same cause, by delta debugging over all its parts.
 
 First the randomness of links is written out: each lost message becomes an event. Then events, rounds, nodes, links,
 times and keys are removed or reduced as long as the cause stays the same, again and again until nothing more can be.
@@ -30,7 +30,7 @@ from netdfl.scenario.model.schema import Scenario
 T = TypeVar("T")
 MOST_RUNS = 600
 MOST_SINGLE = 300
-"""The most delays of single messages that are tried in place of a priority schedule."""
+"""The most delays of single messages that are tried in place of delays of all messages of some nodes."""
 EXCHANGES = 120
 """The most faults that are drawn and tried, each as a replacement of two others."""
 _BY_LUCK = (Fate.dropped(LOSS).text, Fate.dropped(CORRUPT).text)
@@ -39,11 +39,11 @@ _RANDOM = ("loss", "duplicate", "corrupt", "reorder")
 
 @dataclass
 class ShrunkScenario:
-    """The smallest scenario found.
+    """The smallest scenario found that fails by the same cause as the original.
 
     Attributes:
         scenario: the scenario.
-        plain: the same as plain values.
+        plain: the same scenario as nested plain values.
         run: its run.
         cause: the cause by which the run fails.
         runs: the number of runs that shrinking took.
@@ -62,7 +62,7 @@ class RunBudgetSpent(Exception):
 
 @dataclass
 class Shrinker:
-    """A shrinker of scenarios whose runs fail for the same cause."""
+    """The search for the smallest variant of a scenario that fails by the same cause, in at most `most_runs` runs."""
 
     predicates: Sequence[Predicate]
     executor: Executor
@@ -71,9 +71,9 @@ class Shrinker:
     _seen: dict[str, bool] = field(default_factory=dict)
 
     def shrink(self, scenario: Scenario, key: str) -> ShrunkScenario:
-        """Return the smallest variant of `scenario` whose cause is `key`.
+        """Return the smallest variant of `scenario` whose run fails by the cause `key`.
 
-        Raises InputError if its own cause differs.
+        Raises InputError if the scenario itself does not fail by it.
         """
         self._key, self._scenario = key, scenario
         self._verdict = VERDICT in scenario.explore.find
@@ -89,7 +89,7 @@ class Shrinker:
     # trying
 
     def _shows(self, plain: Plain) -> bool:
-        """Return whether a candidate still shows the finding; if so, store it as the best so far."""
+        """Run a smaller scenario; return whether it still fails by the same cause, and store it if so."""
         text = repr(plain)
         if text in self._seen:
             return self._seen[text]
@@ -113,11 +113,11 @@ class Shrinker:
         return True
 
     def _first(self, candidates: Iterator[Plain], plain: Plain) -> Plain:
-        """Return the first candidate that shows the finding, else `plain`."""
+        """Return the first of the `candidates`, smaller scenarios, that still fails by the same cause, else `plain`."""
         return next((candidate for candidate in candidates if self._shows(candidate)), plain)
 
     def _greedily(self, candidates: Callable[[Plain], Iterator[Plain]], plain: Plain) -> Plain:
-        """Replace `plain` repeatedly by a smaller candidate, as long as one shows the finding."""
+        """Replace `plain` repeatedly by the first of its smaller `candidates` that still fails by the same cause."""
         while (found := self._first(candidates(plain), plain)) is not plain:
             plain = found
         return plain
@@ -141,7 +141,7 @@ class Shrinker:
         return plain
 
     def _written_out(self, plain: Plain) -> Plain:
-        """Return the scenario without random link rules, with an event for each lost message instead."""
+        """Return the scenario with a drop event for each lost message, without random link rules, if it fails too."""
         if "luck" in plain["world"]:
             own = deepcopy(plain)
             del own["world"]["luck"]
@@ -162,7 +162,7 @@ class Shrinker:
         return edits.with_events(plain, events) if len(events) < len(plain.get("events", [])) else plain
 
     def _single_delays(self, plain: Plain) -> Plain:
-        """Replace delays of all messages of a node by delays of single messages, if fewer suffice."""
+        """Replace events that delay all messages of a node by delays of single messages, if these are fewer events."""
         wide = [event for event in plain.get("events", []) if is_priority(event)]
         if not wide or not self._shows(plain):  # the run that is looked at is that of `plain`
             return plain
@@ -175,7 +175,7 @@ class Shrinker:
         return fewer if len(fewer["events"]) < len(plain["events"]) else plain
 
     def _one_for_two(self, plain: Plain) -> Plain:
-        """Replace two faults by one drawn near them, if it shows the finding as well."""
+        """Replace two faults by one drawn near them, if the scenario then still fails by the same cause."""
         if len(plain["events"]) < 2 or not self._shows(plain):  # the run that is looked at is that of `plain`
             return plain
         scenario, rng = beside(self._scenario, plain), Random(len(plain["events"]))
@@ -197,7 +197,7 @@ class Shrinker:
         return self._first((edits.with_rounds(plain, n) for n in sorted(few) if 0 < n < rounds), plain)
 
     def _smaller_graph(self, plain: Plain) -> Plain:
-        """Remove links, if the graph is fixed and the algorithm works on any graph."""
+        """Remove links that the failure does not need, if the graph is fixed and small, and the fleet has no server."""
         scenario = beside(self._scenario, plain)
         network = build_network(scenario)
         if network.varies or scenario.has_server or scenario.num_nodes > 12:
@@ -239,7 +239,7 @@ def beside(scenario: Scenario, plain: Plain) -> Scenario:
 
 
 def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool], but: Sequence[str] = ()) -> Plain:
-    """Remove each key, except those in `but`, as long as `holds` stays true."""
+    """Remove each key of a scenario, except those in `but`, for which `holds` stays true of the result."""
     for path in list(edits.keys_of(plain, but)):
         without = edits.without_key(plain, path)
         if without is not None and holds(without):

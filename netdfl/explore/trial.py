@@ -1,4 +1,4 @@
-"""A trial: one variant of a scenario, with additional events and another seed for its links."""
+"""A trial of an exploration: a scenario with additional events (faults) and, maybe, another seed for its links."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
 Event: TypeAlias = Json
-"""An entry of `events`, as a scenario writes it."""
+"""An entry of a scenario's `events`, such as a crash or a lost message, as plain values."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial: its number, its faults, and how it was drawn.
+    """One trial of an exploration: its number, the faults that it adds to the scenario, and how they were drawn.
 
     Attributes:
         number: the place of the trial in the search.
         events: the faults that it adds to the scenario.
-        luck: the seed for its links; None: the scenario's own.
+        luck: the seed for the random loss and delay on its links; None: the scenario's own.
         parent: the number of the trial of which this one is a mutation; None: it was drawn.
         narrow: whether its faults were drawn close together.
     """
@@ -35,12 +35,12 @@ class Trial:
 
     @property
     def fresh(self) -> bool:
-        """Whether the trial was drawn by the fault model alone, so that it counts for rates."""
+        """Whether the trial was drawn independently of all others, so that it counts for estimates of failure rates."""
         return self.parent is None and not self.narrow
 
 
 def variant(scenario: Scenario, events: Sequence[Event], luck: int | None) -> Scenario:
-    """Return `scenario` with additional events, and with the seed `luck` for its links."""
+    """Return `scenario` with additional events, and with the seed `luck` for its links' random loss and delay."""
     world = scenario.world.model_copy(update={"luck": luck}) if luck is not None else scenario.world
     return scenario.model_copy(update={"events": [*scenario.events, *map(dict, events)], "world": world})
 
