@@ -1,6 +1,7 @@
 """Conversion of tensors to the read-only arrays of messages and back, without a copy where none is needed.
 
-A compressor checks its input here: a vector of its own node must be flat and finite, arrays from a peer plausible.
+A compressor checks its input here: a vector of its own node must be flat and finite. Arrays from a peer must have the
+expected names, types, lengths and ranges of values.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ with warnings.catch_warnings():  # torch says it once in a process: a buffer tha
 
 
 def to_array(tensor: Tensor) -> Array:
-    """View a tensor as an `Array` without a copy; the caller must not write to it any more.
+    """View a tensor as an `Array`, the read-only buffer of a message, without a copy; don't write to it any more.
 
     A tensor on a GPU, or not contiguous, is copied to the host first.
     """
@@ -49,7 +50,7 @@ def snapshot(tensor: Tensor) -> Array:
 
 
 def scaled(tensor: Tensor, factor: float) -> Array:
-    """Return `factor` times a tensor as an `Array`, computed in one pass."""
+    """Return `factor` times a tensor as an `Array` for a message, computed in one pass over memory."""
     if tensor.is_cuda:
         return snapshot(tensor * factor)
     out = empty(tensor.numel(), tensor.dtype).view(tensor.shape)
@@ -67,26 +68,26 @@ def empty(num: int, dtype: torch.dtype) -> Tensor:
 
 
 def from_numpy(array: NDArray[Any]) -> Array:
-    """View a contiguous numpy array as an `Array`; the caller must not write to it any more."""
+    """View a contiguous numpy array as an `Array` for a message; the caller must not write to it any more."""
     return Array(name_of(array.dtype), array.shape, array.ravel().view(np.uint8).data.toreadonly())
 
 
 def to_tensor(array: Array) -> Tensor:
-    """View an array as a CPU tensor that shares its memory. Do not write to it."""
+    """View a message's array as a CPU tensor that shares its memory. Do not write to it."""
     if array.nbytes == 0:
         return torch.empty(array.shape, dtype=DTYPES[array.dtype])
     return torch.frombuffer(array.data, dtype=DTYPES[array.dtype]).reshape(array.shape)
 
 
 def square(array: Array) -> float:
-    """Return the sum of the squares of an array's numbers, computed like `squared`."""
+    """Return the sum of the squares of the numbers in a message's array, computed like `squared`."""
     return squared(to_tensor(array))
 
 
 def squared(x: Tensor) -> float:
-    """Return the sum of squares of numbers, computed in one pass; types narrower than float32 are added up as float32.
+    """Return the sum of squares of a tensor's numbers, in one pass; types narrower than float32 are added as float32.
 
-    It is NaN or infinite where a number is, and where it is beyond that type.
+    It is NaN or infinite if a number is, or if the sum is beyond the range of that type.
     """
     flat = x.reshape(-1)
     flat = flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
@@ -98,7 +99,7 @@ Vector = NDArray[Any]
 FLOATS = ("float32", "float64")
 _ROW = 8192
 _COPIED = 8
-"""The rows copied at a time: 256 KiB of float32, which a core's cache holds from the check to the copy."""
+"""The rows of `_ROW` numbers that `copy_finite` tests and copies at a time: 256 KiB of float32 fit a core's cache."""
 
 
 def as_vector(x: Tensor) -> Vector:
@@ -188,9 +189,9 @@ def read_count(encoded: EncodedVector, name: str, low: int, high: int) -> int:
 
 
 def read_array(encoded: EncodedVector, name: str, dtypes: Collection[str], length: int | None) -> Array:
-    """Return the flat array `name`. Raises MalformedMessage unless it has one of `dtypes` and this `length`.
+    """Return the flat array `name` of a received vector. Raises MalformedMessage unless type and length are right.
 
-    Nothing is allocated. A `length` of None accepts any that agrees with the buffer.
+    Its dtype must be one of `dtypes`. Nothing is allocated. A `length` of None accepts any that agrees with the buffer.
     """
     array = encoded.arrays.get(name)
     if not isinstance(array, Array) or array.dtype not in dtypes:
@@ -209,13 +210,13 @@ def read_array(encoded: EncodedVector, name: str, dtypes: Collection[str], lengt
 
 
 def read_numpy(encoded: EncodedVector, name: str, dtypes: Collection[str], length: int | None) -> Vector:
-    """Return the array `name` as numpy, after the checks of `read_array`."""
+    """Return the array `name` of a received vector as a numpy array, after the checks of `read_array`."""
     array = read_array(encoded, name, dtypes, length)
     return np.frombuffer(array.data, np.dtype(array.dtype))
 
 
 def read_finite(encoded: EncodedVector, name: str, length: int) -> Vector:
-    """Return the array `name` of floats. Raises MalformedMessage if a number is NaN or infinite."""
+    """Return the float array `name` of a received vector. Raises MalformedMessage if a number is NaN or infinite."""
     values = read_numpy(encoded, name, FLOATS, length)
     if not is_finite(values):
         raise MalformedMessage(f"array {name!r} holds a NaN or an infinity; expected finite numbers")
@@ -223,7 +224,10 @@ def read_finite(encoded: EncodedVector, name: str, length: int) -> Vector:
 
 
 def read_scales(encoded: EncodedVector, length: int) -> Vector:
-    """Return the scale of each bucket from a vector's code. Raises MalformedMessage if negative, NaN or infinite."""
+    """Return the scale factor of each bucket (group of numbers) of a received vector; `length` is their number.
+
+    Raises MalformedMessage if one is negative, NaN or infinite.
+    """
     scales = read_finite(encoded, "scales", length)
     if length and scales.min() < 0:
         raise MalformedMessage(f"a scale of {scales.min()}; expected none below 0")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EncodedVector:
-    """A compressed vector of `dim` numbers. `nbytes` counts its arrays, without the metadata."""
+    """A compressed vector of `dim` numbers: named arrays, and small metadata such as counts and seeds."""
 
     dim: int
     arrays: Mapping[str, Array]
@@ -27,7 +27,7 @@ class EncodedVector:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the arrays."""
+        """The size of all arrays in bytes, without the metadata."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
@@ -66,7 +66,7 @@ class Compressor(Protocol):
 
     @abstractmethod
     def decompress(self, encoded: EncodedVector) -> Tensor:
-        """Decode to a new vector of shape (d,). Raises MalformedMessage for invalid contents."""
+        """Decode to a new vector of shape (d,). Raises MalformedMessage if the received contents are invalid."""
 
 
 @runtime_checkable
@@ -81,7 +81,7 @@ class AddingCompressor(Protocol):
 
 
 def add_to(compressor: Compressor, base: Tensor, encoded: EncodedVector) -> Tensor:
-    """Return `base` plus the decoded vector, as a new vector. Raises MalformedMessage for invalid contents."""
+    """Return `base` plus the vector that `compressor` decodes, as a new vector. Raises MalformedMessage if invalid."""
     if _adds(type(compressor)):
         found: Tensor = cast("AddingCompressor", compressor).add_to(base, encoded)
         return found
@@ -90,7 +90,7 @@ def add_to(compressor: Compressor, base: Tensor, encoded: EncodedVector) -> Tens
 
 @cache
 def _adds(kind: type) -> bool:
-    """Return whether compressors of this type have `add_to`; cached because the check is slow."""
+    """Return whether compressors of this class have a method `add_to`; cached because the check is slow."""
     return issubclass(kind, AddingCompressor)
 
 

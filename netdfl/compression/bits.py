@@ -128,7 +128,7 @@ def _spread(packed: Bytes, num: int, bits: int, group: int) -> NDArray[np.uint64
 
 
 def unary(heights: NDArray[np.int64]) -> Bytes:
-    """Encode a non-decreasing sequence of integers in unary: bit heights[i] + i is set."""
+    """Encode the non-decreasing integers `heights` in unary: bit heights[i] + i of the result is set for each i."""
     if not len(heights):
         return np.empty(0, np.uint8)
     bits = np.zeros(int(heights[-1]) + len(heights), np.bool_)

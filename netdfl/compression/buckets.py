@@ -1,4 +1,4 @@
-"""The buckets of a vector, which are groups of numbers that share a scale, and operations on several at once.
+"""The buckets of a vector, which are groups of numbers that share a scale factor, and operations on several at once.
 
 A long vector is cut along the borders of its buckets into pieces, and spans of several pieces, that fit a core's cache.
 """
@@ -28,7 +28,7 @@ numpy's, in one thread.
 
 
 class BucketSpan(NamedTuple):
-    """Consecutive buckets of a flat vector, and the form of the matrix with a row for each bucket.
+    """Consecutive buckets (groups of numbers) of a flat vector, and the shape of the matrix with a row for each bucket.
 
     A bucket of more than `PIECE` numbers has spans of its own, each a matrix of one row.
 
@@ -64,7 +64,10 @@ class BucketSpan(NamedTuple):
 
 @lru_cache(maxsize=64)
 def spans(dim: int, bucket: int) -> tuple[BucketSpan, ...]:
-    """Return spans that cover a vector of `dim` numbers, in order."""
+    """Return spans of consecutive buckets that cover a vector of `dim` numbers, in order.
+
+    A bucket has `bucket` numbers (0: all).
+    """
     bucket = min(bucket or dim, dim)
     found: list[BucketSpan] = []
     if bucket > PIECE:
@@ -114,7 +117,7 @@ def pieces(vector: Tensor, bucket: int) -> list[Tensor]:
 
 
 def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
-    """Multiply each number by the scale of its bucket; return shape (d,), in the dtype of the scales."""
+    """Multiply each number by the scale factor of its bucket; return shape (d,), in the dtype of the factors."""
     dim, column = len(numbers), scales.view(-1, 1)
     covering = spans(dim, bucket)
     result = empty(max((span.start + span.numel for span in covering), default=0), scales.dtype)
@@ -125,7 +128,7 @@ def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
 
 
 def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
-    """Return `base` plus each number times its bucket's scale, bit for bit as in two steps but with less memory.
+    """Return `base` plus each number times its bucket's scale factor, bit for bit as in two steps but with less memory.
 
     Each product is rounded before the addition: a fused operation might round differently on another machine.
     """
@@ -140,7 +143,10 @@ def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> T
 
 
 def bucket_totals(ufunc: np.ufunc, partial: NDArray[Any], dim: int, bucket: int) -> NDArray[Any]:
-    """Combine one partial value for each row of `pieces` into one value per bucket, by the reduction of `ufunc`."""
+    """Combine values of the parts of large buckets into one value per bucket, by a reduction with `ufunc`.
+
+    `partial` has one value for each row of the views that `pieces` returns, such as a sum.
+    """
     starts = np.arange(num_buckets(dim, bucket)) * math.ceil(bucket / PIECE)
     totals: NDArray[Any] = ufunc.reduceat(partial, starts)
     return totals

@@ -25,11 +25,11 @@ from netdfl.compression.buckets import BucketSpan, buffer_for
 
 
 def fractions(rng: np.random.Generator, spans: Sequence[BucketSpan], offset: int, *, double: bool) -> Iterator[Tensor]:
-    """Yield, span by span, a buffer with `2^e + offset + u` for each number, u random, for stochastic rounding.
+    """Yield, for each span of a vector, a buffer with `2^e + offset + u` for each number, for stochastic rounding.
 
-    The flat buffer may be longer than the span, and is used again for the next span. The integer part is `offset`
-    modulo 2^7 in float32 (e = 7), modulo 2^20 in float64 (e = 20). The 16 bits of the float that represent u are set as
-    an integer, so drawing needs no floating-point operation.
+    u is random, uniform in [0, 1). The flat buffer may be longer than the span, and is used again for the next span.
+    The integer part is `offset` modulo 2^7 in float32 (e = 7), modulo 2^20 in float64 (`double`, e = 20). The 16 bits
+    of the float that represent u are set as an integer, so drawing needs no floating-point operation.
     """
     dtype, low, exponent = ("f8", 16, 20) if double else ("f4", 0, 7)
     word = np.dtype("u8" if double else "u4")

@@ -33,7 +33,7 @@ _STORED = ("float16", "bfloat16", *FLOATS)
 class IdentityCompressor(Compressor):
     """The identity, C(x) = x, exactly and in the vector's own dtype. Its size is d times the size of a number.
 
-    Values from a peer may be NaN or infinite: the policy of the mixing decides whether to use them.
+    Values from a peer may be NaN or infinite: the node's policy for mixing models decides whether to use them.
     """
 
     unbiased: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class IdentityCompressor(Compressor):
         return 0.0
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
-        """Copy `x` of shape (d,). Raises ValueError where a number is not finite."""
+        """Encode `x` of shape (d,) as an unchanged copy. Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         if x.dtype in (torch.float16, torch.bfloat16):
             refuse_non_finite(vector)

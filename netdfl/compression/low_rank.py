@@ -75,13 +75,16 @@ class LowRank(Compressor):
 
 
 def _far(largest: np.floating[Any]) -> int:
-    """Return the binary exponent of `largest` if products with this magnitude may overflow or underflow; else 0."""
+    """Return the binary exponent of `largest` if products of numbers of this magnitude may leave the dtype's range.
+
+    Else 0.
+    """
     exponent = int(np.frexp(largest)[1])
     return exponent if abs(exponent) > 0.75 * np.finfo(largest.dtype).maxexp else 0
 
 
 def _sized(left: Vector, right: Vector, exponent: int) -> Vector:
-    """Return `right` times 2^exponent. Raises ValueError if the result or its product with `left` overflows."""
+    """Return the matrix `right` times 2^exponent. Raises ValueError if it or its product with `left` overflows."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         right = np.ldexp(right, exponent)
         fits = np.isfinite(np.einsum("ri,rj->ij", left, right)).all()

@@ -2,8 +2,8 @@
 
 The coordinates of largest magnitude are found in about the time of reading the vector once. The list keeps the low
 floor(log2(d / k)) bits of each index unchanged and the rest as gaps in unary (Elias 1974, Fano 1971): at most 2 +
-log2(d / k) bits an index, half a bit from the least possible. The form follows from (k, d), so a sender can't choose
-it. If all of the d coordinates or none are sent, no array is needed.
+log2(d / k) bits an index, half a bit from the least possible. Bitmap or list follows from (k, d), so a sender can't
+choose. If all of the d coordinates or none are sent, no array is needed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def encode(indices: Indices, dim: int) -> dict[str, Array]:
 
 
 def decode(encoded: EncodedVector, count: int, dim: int) -> Indices:
-    """Return the `count` strictly increasing indices below `dim`. Raises MalformedMessage for invalid contents."""
+    """Decode the `count` strictly increasing indices below `dim` that `encode` encoded. Raises MalformedMessage."""
     kind = names(count, dim)
     if not kind:
         return np.arange(count)

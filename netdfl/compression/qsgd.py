@@ -99,7 +99,7 @@ class Qsgd(Compressor):
         return self._encoded(codes, norms)
 
     def _round(self, vector: Tensor, factors: Tensor, rng: np.random.Generator) -> Vector:
-        """Return floor(x_i * factor + u_i) + 2^(bits - 1), with random u_i, in the precision of the factors."""
+        """Return the code floor(x_i * f + u_i) + 2^(bits - 1) of each number, with f of its bucket and u_i random."""
         covering = spans(len(vector), self.bucket)
         codes = np.empty(len(vector), code_dtype(self.bits))
         column, double = factors.view(-1, 1), factors.dtype == torch.float64
@@ -223,7 +223,7 @@ def _add_products(sums: Tensor, numbers: Tensor, factors: Tensor, width: int) ->
 
 
 def _measure_again(norms: Vector, vector: Vector, bucket: int) -> None:
-    """Recompute norms of buckets whose squares overflow or underflow, on rescaled numbers."""
+    """Recompute in place the norms of buckets whose numbers' squares overflow or underflow, on rescaled numbers."""
     odd = ~((norms > _SAFE_NORM[0]) & (norms < _SAFE_NORM[1]))
     if not odd.any():
         return

@@ -30,7 +30,7 @@ def unfold(folded: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def shortest(folded: NDArray[np.uint16], bits: int) -> tuple[int, int]:
-    """Return the Rice parameter k below `bits` that gives the shortest code, and its size in bytes."""
+    """Return the Rice parameter k below `bits` that gives the shortest code of all integers, and its size in bytes."""
     counts = np.bincount(folded)
     values = np.arange(len(counts))
     unary_bits = [len(folded) + int(counts @ (values >> k)) for k in range(bits)]

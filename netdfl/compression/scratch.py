@@ -11,7 +11,7 @@ from torch import Tensor
 from netdfl.compression.arrays import empty
 
 MOST_BYTES = 1 << 21
-"""The most bytes of a kept buffer. A larger one would not stay in a cache, so it is allocated for each use."""
+"""The most bytes of a buffer that is reused. A larger one would not stay in a cache, so it is allocated each time."""
 _MOST_KEPT = 32
 _STRETCH = 1 << 18
 
@@ -25,7 +25,7 @@ _kept = _ThreadBuffers()
 
 
 def scratch(use: str, num: int, dtype: torch.dtype) -> Tensor:
-    """Return an uninitialized flat CPU tensor of `num` numbers, the same for all calls of a thread with one `use`."""
+    """Return an uninitialized flat CPU tensor of `num` numbers, reused by all calls in a thread with the name `use`."""
     if num * dtype.itemsize > MOST_BYTES:
         return empty(num, dtype)
     found = _kept.buffers.get((use, num, dtype))
@@ -42,7 +42,7 @@ def difference(x: Tensor, y: Tensor) -> Tensor:
 
 
 def stretches(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield corresponding parts of flat vectors, short enough to stay in the processor's cache.
+    """Yield corresponding slices of flat vectors, one after the other, short enough to stay in the processor's cache.
 
     On a GPU the vectors are yielded whole.
     """

@@ -55,7 +55,7 @@ class Sign(Compressor):
         return EncodedVector(dim, {"scales": scales, "signs": from_numpy(np.packbits(vector < 0, bitorder="little"))})
 
     def _sums(self, views: Sequence[NDArray[Any]], dim: int) -> NDArray[np.float64]:
-        """Return the sum of magnitudes of each bucket."""
+        """Return the sum of the magnitudes of each bucket's numbers; `views` cover the vector of `dim` numbers."""
         with np.errstate(over="ignore"):
             rows = [np.add.reduce(np.abs(view), axis=1, dtype=np.float64) for view in views]
             return bucket_totals(np.add, np.concatenate([np.empty(0), *rows]), dim, self.bucket)

@@ -146,14 +146,14 @@ class RandomK(Sparsifier):
         return 0.0 if not dim else dim / kept - 1.0 if self.rescaled else 1.0 - kept / dim
 
     def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
-        """Draw the positions at random, and return the seed in place of them."""
+        """Return the numbers at k random positions, and the seed of the positions in place of the positions."""
         refuse_non_finite(x)
         seed = rng.integers(0, 2**63, 1, np.int64)
         numbers: Vector = x.take(random_subset(int(seed[0]), self.num_kept(len(x)), len(x)))
         return numbers, {"seed": from_numpy(seed)}
 
     def positions(self, encoded: EncodedVector, *names: str) -> Indices:
-        """Draw the positions again from the seed. Raises MalformedMessage."""
+        """Draw the positions again from the seed in the received vector. Raises MalformedMessage."""
         dim = check_names(encoded, ("seed", *names))
         kept = self.num_kept(dim)
         read_count(encoded, "count", kept, kept)

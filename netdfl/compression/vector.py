@@ -136,12 +136,12 @@ class Vector(Base):
 
 
 def vector(numbers: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a fresh `Vector`, typed as a tensor for code that uses only their common methods."""
+    """Return a new `Vector` of `numbers`, typed as a tensor for code that uses only the methods common to both."""
     return np.array(numbers, dtype).view(Vector)  # type: ignore[return-value]
 
 
 def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Return `self_weight` times `own` plus each weight times its vector, summed in this order, as a new vector."""
+    """Return `self_weight` times `own` plus each of `weights` times its vector in `others`, summed in this order."""
     if isinstance(own, Vector) and own.nbytes <= SHORT_BYTES:  # a few calls for all, not some for each
         rows = np.frombuffer(b"".join((own, *others)), own.dtype).reshape(1 + len(others), own.size)
         return np.add.reduce(rows * _column((self_weight, *weights), own.dtype), 0).view(Vector)
@@ -153,7 +153,7 @@ def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weig
 
 @lru_cache(maxsize=4096)
 def _column(weights: tuple[float, ...], dtype: np.dtype[Any]) -> Base:
-    """Return weights as a column that multiplies rows. Cached, because weights are often the same in every round."""
+    """Return mixing weights as a column that multiplies rows. Cached, as weights are often the same in every round."""
     return np.array(weights, dtype)[:, None]
 
 
