@@ -1,1 +1,1 @@
-"""The replay of a simulated run: stopped at any virtual moment, changed, and compared with other runs."""
+"""The replay of a recorded simulated run: stopped at any virtual time, changed, and compared with other runs."""

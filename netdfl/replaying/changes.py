@@ -17,14 +17,14 @@ from netdfl.replaying.until import check_node
 from netdfl.transport.simulated.fabric import FabricFlight
 
 BY_HAND = FateReason("by_hand")
-"""The reason of a loss that a user caused."""
+"""The recorded reason for the loss of a message that a user dropped by hand."""
 
 
 @dataclass(frozen=True)
 class FleetChange:
-    """A change that can be made to a fleet at the current moment.
+    """A change that a user can make to a replayed fleet, described by `words`.
 
-    `check` raises InputError if it can't be made now; `make` makes it, on the fleet's loop.
+    `check` raises InputError if it can't be made now; `make` makes it, within the simulation's event loop.
     """
 
     words: str
@@ -36,9 +36,9 @@ class FleetChange:
 
 
 def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int | None = None) -> FleetChange:
-    """Return the change that drops a message under way, or delivers it now.
+    """Return the change that drops a message in flight, or delivers it at once.
 
-    It is the message `number` on its edge, or the first one there.
+    It is message `number` on `edge`, counted from 1 in order of sending, or the first one in flight there.
     """
     where = f"{edge[0]}->{edge[1]}"
 
@@ -83,7 +83,7 @@ def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> Fl
 
 
 def restart_now(node: NodeId, state: Literal["kept", "lost"] = "lost") -> FleetChange:
-    """Return the change that restarts a crashed node."""
+    """Return the change that restarts a crashed node, with its state of the last finished round kept, or lost."""
 
     def check(playing: Playback) -> None:
         if _phase(playing, node) is not Phase.CRASHED:

@@ -24,9 +24,9 @@ class ReplayDivergence(NetdflError):
 
 
 class RecordedRows:
-    """The recorded rows of a run, each of which its replay must produce once.
+    """The messages and metrics in a run's record, each of which the run's replay must produce once.
 
-    If the run recorded only some of its messages, only these are sought.
+    If the run recorded only some of its messages, only these are compared.
     """
 
     def __init__(self, run: Run) -> None:
@@ -48,7 +48,10 @@ class RecordedRows:
         self.parted = ""
 
     def outcome(self, at_ns: int, outcome: Outcome) -> None:
-        """Check that the record has the messages of the replay whose fate is known now."""
+        """Check messages of the replay, whose fate has become known at `at_ns`, against the record.
+
+        A difference is described in `parted`.
+        """
         edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
         rest = (id.kind, id.incarnation, *id.at, id.attempt, nbytes, sent_ns, arrived_ns, fate.text)
         for edge in edges:
@@ -57,7 +60,7 @@ class RecordedRows:
                 self.parted = self._of_message(edge, id, (nbytes, arrived_ns, fate))
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """Check a metric of the replay against the record."""
+        """Check a metric of the replay against the record; a difference is described in `parted`."""
         finite = value if value - value == 0 else None
         if self._lacks(at_ns, (at_ns, node, round, name, finite)):
             was = self._run.rows(
@@ -107,7 +110,7 @@ def replayable(run: Run) -> Scenario:
     """Return the scenario of `run`, after checking that neither it nor its code has changed.
 
     Raises:
-        InputError: it ran in a real world, or its scenario or a part of it has changed.
+        InputError: it ran in real time and not in simulation, or its scenario or code has changed.
     """
     if changed := what_changed(run):
         raise InputError(
@@ -124,7 +127,7 @@ def replayable(run: Run) -> Scenario:
 
 
 def parted_words(run: Run, what: str) -> str:
-    """Return a sentence that a replay of `run` differs from it in `what`, with possible reasons."""
+    """Return an error text: `run` can't be replayed, as the replay differs from it in `what`, with possible reasons."""
     others = other_versions(run)
     why = "; ".join(others) if others else "a part of it that does not repeat itself (its task, its data, a rule)"
     return f"{run.path} can't be replayed, for it goes another way: {what}. The reason: {why}"

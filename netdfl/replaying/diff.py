@@ -1,4 +1,4 @@
-"""The divergence of two runs: the first row in which their records differ, and consequences by node."""
+"""The comparison of two runs: the first row in which their records differ, and the consequences for each node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _WAITS = "SELECT until_s, node, round, step, kind, since_s, ended, last_src, mis
 
 
 class RecordRow(NamedTuple):
-    """A row of a run's record: its time, the node it concerns (None: the fleet), its subject and text."""
+    """A row of a run's record: its time, the node it concerns (None: the fleet), and the row as text.
+
+    `about` identifies its subject, such as one message or one metric.
+    """
 
     at_s: float
     node: NodeId | None
@@ -52,13 +55,13 @@ class Divergence:
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """Three texts: when the runs diverge, the event in the first run, and the event in the second."""
+        """Three texts: when the two runs diverge, the event in the first run, and the event in the second."""
         return f"they part at {self.at_s:.9g} s", self.first or _NOTHING, self.second or _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """The consequences of a divergence for one node. Each pair has the values of the first and the second run.
+    """The consequences of two runs' divergence for one node. Each pair has the values of the first and second run.
 
     Attributes:
         node: the node.
@@ -67,7 +70,7 @@ class Consequence:
         what: the row as text.
         rounds: the number of rounds that it finished.
         lost: the number of its messages that were lost.
-        waited_s: the seconds that it waited.
+        waited_s: the seconds that it waited for messages.
     """
 
     node: NodeId
@@ -85,10 +88,10 @@ class Difference:
 
     Attributes:
         runs: the names of the two runs.
-        scenario: the lines that only one scenario has.
+        scenario: the lines that only one run's scenario has.
         parting: the first difference of the records; None: they are equal.
-        follow: what follows from the first difference.
-        ends: the entries of the results that differ, each with both values.
+        follow: the consequences of the first difference, for each node.
+        ends: the entries of the two results that differ, each with both values.
         compared: a sentence on which messages were compared; empty: all were.
     """
 
@@ -110,12 +113,12 @@ class Difference:
         return "\n".join(_lines(self))
 
     def to_json(self) -> Json:
-        """Return the difference as plain data."""
+        """Return the differences between the two runs as plain data for JSON."""
         return asdict(self) | {"equal": self.equal}
 
 
 def diff(first: Run, second: Run) -> Difference:
-    """Compare two runs. Raises InputError if an argument is not an opened run, or a record is damaged."""
+    """Compare the records of two runs. Raises InputError if an argument is no opened run, or a record is damaged."""
     for run in (first, second):
         if not isinstance(run, Run):
             raise InputError(f"{str(run)[:80]!r} is no opened run: open its directory by netdfl.open_run(path)")
@@ -133,7 +136,7 @@ def diff(first: Run, second: Run) -> Difference:
 
 
 def _common(first: Run, second: Run) -> Sequence[Sampling]:
-    """Return the sampling rules of both runs; only messages that both rules keep can be compared."""
+    """Return the rules by which the two runs recorded only some messages; only messages recorded by both compare."""
     return list({run.sampling: None for run in (first, second) if not run.sampling.is_all})
 
 
@@ -142,7 +145,7 @@ def _compared(first: Run, second: Run) -> str:
 
 
 def _rows(run: Run, common: Sequence[Sampling] = ()) -> list[RecordRow]:
-    """Return the recorded rows of a run in order of time, with only the messages that all of `common` keep."""
+    """Return a run's recorded rows in order of time; of the messages, only those that all rules in `common` record."""
     found = [
         RecordRow(at, src, round, (src, dst, kind, epoch, round, step, attempt), _message(row))
         for row in run.rows(_MESSAGES)
@@ -176,7 +179,7 @@ def _who(node: NodeId | None) -> str:
 
 
 def _without(rows: Sequence[RecordRow], others: Sequence[RecordRow]) -> list[RecordRow]:
-    """Return the rows that have no row with the same time and text in `others`; each of those matches one row."""
+    """Return the rows without a counterpart of the same time and text in `others`; each counterpart matches one row."""
     left = Counter((row.at_s, row.text) for row in others)
     found = []
     for row in rows:
@@ -193,7 +196,10 @@ def _said(rows: Sequence[RecordRow], began: RecordRow) -> str | None:
 
 
 def _follow(first: Run, second: Run, only: Sequence[Sequence[RecordRow]]) -> Iterator[Consequence]:
-    """Yield the consequences for each node, in the order in which the divergence reached the nodes."""
+    """Yield the consequences of the runs' divergence for each node, in the order in which the nodes' rows first differ.
+
+    `only` has, for each run, the rows that the other run lacks.
+    """
     reached: dict[NodeId, RecordRow] = {}
     for row in sorted((row for rows in only for row in rows), key=lambda row: (row.at_s, row.text)):
         if row.node is not None:
@@ -215,7 +221,7 @@ def _follow(first: Run, second: Run, only: Sequence[Sequence[RecordRow]]) -> Ite
 
 
 def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
-    """Return for each node the number of finished rounds, the number of lost messages, and the seconds waited."""
+    """Return, for each node, its finished rounds, how many of its messages were lost, and the seconds it waited."""
     graph = run.graph
     rounds = dict(run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node"))
     never = "arrived_s IS NULL AND fate <> 'in_flight'"
@@ -226,7 +232,7 @@ def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
 
 
 def _scenarios(first: Run, second: Run) -> list[str]:
-    """Return the lines in which the resolved scenarios differ, in the form of a diff."""
+    """Return the lines in which the scenarios of two runs differ, marked with - and +."""
     from difflib import unified_diff
 
     lines = unified_diff(first.scenario_text.splitlines(), second.scenario_text.splitlines(), lineterm="", n=0)
@@ -234,7 +240,7 @@ def _scenarios(first: Run, second: Run) -> list[str]:
 
 
 def _ends(first: Run, second: Run) -> dict[str, tuple[object, object]]:
-    """Return the entries in which the two results differ."""
+    """Return the entries in which two runs' results differ (verdict, accuracy and so on), with both values."""
     one, other = (_end(run.result if run.finished else {}) for run in (first, second))
     return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
 

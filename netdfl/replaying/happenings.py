@@ -18,7 +18,7 @@ from netdfl.replaying.checking import RecordedRows
 from netdfl.transport.simulated.fabric import FabricFlight
 
 ASIDE = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
-"""Kinds of messages that are not numbered: they are sent beside the rounds."""
+"""Kinds of messages that get no number on their edge, because they are sent independently of the rounds."""
 MOST_NEWS = 30
 LOST = frozenset({FateClass.LOST, FateClass.UNDELIVERABLE, FateClass.REFUSED})
 
@@ -49,7 +49,7 @@ class Happenings:
     """
 
     def __init__(self, record: RecordedRows | None) -> None:
-        """Check the replay against `record`, until `record` is set to None."""
+        """Start an empty log; messages are also checked against the run's `record`, unless this is None."""
         self.record = record
         self.ended: defaultdict[Edge, dict[MessageId, EndedMessage]] = defaultdict(dict)
         self.news: deque[NewsItem] = deque(maxlen=MOST_NEWS)
@@ -57,7 +57,7 @@ class Happenings:
         self.round = -1
 
     def outcome(self, at_ns: int, outcome: Outcome) -> None:
-        """Add messages whose fate has just become known."""
+        """Add messages whose fate (delivered, lost and so on) has just become known, as events."""
         if self.record is not None:
             self.record.outcome(at_ns, outcome)
         edges, id, _, sent_ns, _, fate = outcome
@@ -70,17 +70,20 @@ class Happenings:
             self.news.append(NewsItem(at_ns, f"{id.kind} {edge[0]}->{edge[1]} of round {id.at.round}: {fate}"))
 
     def begun(self, at_ns: int, node: NodeId, round: int) -> None:
-        """Note that `node` is in `round`; if it is the first one there, add that as an event."""
+        """Store that `node` has begun `round`; if it is the first node in that round, add an event."""
         if round > self.round:
             self.round = round
             self.say(at_ns, f"node {node} is the first in round {round}")
 
     def say(self, at_ns: int, text: str) -> None:
-        """Add a text of the supervisor as an event."""
+        """Add a text, such as a note of the fleet's supervisor, as an event."""
         self.news.append(NewsItem(at_ns, text))
 
     def numbers(self, edge: Edge, flights: Iterable[FabricFlight]) -> dict[MessageId, int]:
-        """Return the number of each message sent over `edge` so far; they are numbered from 1 in order of sending."""
+        """Return the number of each message sent over `edge` so far, counted from 1 in order of sending.
+
+        `flights` are all messages now in flight.
+        """
         sent = {key: ended.sent_ns for key, ended in self.ended[edge].items()}
         for where, (_, (id, _, sent_ns)), _, _ in flights:
             if where.edge == edge and id.kind not in ASIDE:
@@ -90,10 +93,10 @@ class Happenings:
 
 
 class HappeningsRecorder(LoggingRecorder):
-    """A recorder of the simulated world that also passes every row to `happenings`."""
+    """A recorder of a replayed run that also passes message fates and metrics on, to be logged and checked."""
 
     def __init__(self, store: Store, log: EventLog, happenings: Happenings, now_ns: Callable[[], int]) -> None:
-        """Record to `store` and `log`; `now_ns` is the fleet's clock."""
+        """Record to `store` and the event `log`, and pass rows on to `happenings`; `now_ns` is the fleet's clock."""
         super().__init__(store, log)
         self._happenings, self._now_ns = happenings, now_ns
 
@@ -111,5 +114,5 @@ class HappeningsRecorder(LoggingRecorder):
 
 
 def seconds(at_ns: int) -> str:
-    """Return a fleet time as text: `12.3 s`, with up to nine decimals."""
+    """Return nanoseconds of virtual time as text in seconds: `12.3 s`, with up to nine decimals."""
     return f"{at_ns / NS_PER_S:.9f}".rstrip("0").rstrip(".") + " s"

@@ -1,4 +1,4 @@
-"""A fleet at one moment, as plain values: its nodes, its messages under way, its next events."""
+"""A replayed fleet at one moment, as plain values: its nodes, its messages in flight, its next events."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def way_of(flight: FabricFlight) -> tuple[int | None, str]:
-    """Return the arrival time of a message (None: never, or unknown), and a description of its remaining path.
+    """Return when a message in flight arrives (None: never, or unknown), and a description of its remaining path.
 
-    The remaining stages of its path are tried on copies. Their random draws depend on the message's name, so the answer
-    holds unless another message enters a queue before it, or the scenario changes the link in the meantime.
+    The link's rules still ahead (loss, delay and so on) are applied to it on copies. Their random draws depend on the
+    message's identity, so the answer holds unless another message enters a queue before it, or the link is changed.
     """
     if flight.at_ns is None:
         return None, _why_held(flight)
@@ -52,7 +52,7 @@ def way_of(flight: FabricFlight) -> tuple[int | None, str]:
 
 
 def _why_held(flight: FabricFlight) -> str:
-    """Return, as text, why the time at which a message goes on is not known."""
+    """Return, as text, why the time at which a message in flight moves on or arrives is not known."""
     if flight.unit is None:
         return "held: its receiver's mailbox is full"
     stage = flight.edge.path.stages[flight.unit.place]
@@ -69,10 +69,10 @@ def _name(stage: LinkRule) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeMoment:
-    """One node at a moment.
+    """One node of a replayed fleet at a moment.
 
     Attributes:
-        now: its state, round, step and wait, as the diagnosis of stalls sees them.
+        now: its state, round, step, and the messages that it waits for, as the diagnosis of stalls sees them.
         unread: the messages in its mailbox, as (src, round, step).
         weight: the push-sum weight that it holds, or None.
         norm: the norm of its model at the end of its last round; NaN if it has no model.
@@ -88,19 +88,19 @@ class NodeMoment:
 
 @dataclass(frozen=True, slots=True)
 class MessageMoment:
-    """A message under way.
+    """A message in flight at one moment of a replay.
 
     Attributes:
         src: the sender.
         dst: the receiver.
-        number: the message's number on its edge; None: messages there are not numbered.
+        number: the message's number on its edge, in order of sending; None: its kind is not numbered.
         kind: the purpose of the message.
         round: the round of the message.
         step: the number of the exchange within the round.
         attempt: the number of times that it was sent before.
         sent_ns: when it was sent.
-        at_ns: when it arrives; None: unknown, because it is held, shares a link or will be lost.
-        way: a description of its path.
+        at_ns: when it arrives; None: unknown, because it is held back or shares a link, or it will be lost.
+        way: a description of its remaining path: when it arrives, through which rules of its link, or why not.
     """
 
     src: NodeId
@@ -125,14 +125,14 @@ class NextEvent:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The whole fleet at one moment.
+    """The whole replayed fleet at one moment of virtual time.
 
     Attributes:
         at_ns: the time of the moment.
         step: the number of steps of the event loop since the start.
         ended: whether the run has ended.
         nodes: the nodes; empty if they have not started yet.
-        flying: the messages under way.
+        flying: the messages in flight.
         coming: the events that are due next.
         waits: the edges of the wait-for graph, as (waiting node, awaited node).
         findings: the stalls that the diagnosis finds.
@@ -153,12 +153,12 @@ class Moment:
 
     @property
     def round(self) -> int:
-        """The highest round of any node."""
+        """The highest round that any node has reached."""
         return max((node.now.round for node in self.nodes), default=0)
 
 
 def see(playing: Playback) -> Moment:
-    """Return the current moment of a playback, without nodes if they have not started yet."""
+    """Return the state of a replayed fleet at its current moment, without nodes if they have not started yet."""
     lives = bool(playing.world.nodes) and playing.supervisor.fleet.start_ns is not None
     snapshot, findings = playing.watch.seen(idle=playing.next_ns is None) if lives else (None, [])
     models = _models(playing) if lives else {}
@@ -186,7 +186,7 @@ def _node(playing: Playback, now: NodeNow, norm: float, distance: float) -> Node
 
 
 def _models(playing: Playback) -> dict[NodeId, tuple[Tensor, float]]:
-    """Return each node's vector and weight at the end of its last round."""
+    """Return each node's model vector and push-sum weight at the end of its last round."""
     found = {}
     for node, simulated in playing.world.nodes.items():
         own = simulated.host.node
@@ -223,7 +223,7 @@ def _flying(playing: Playback) -> list[MessageMoment]:
 
 
 def _coming(playing: Playback) -> list[NextEvent]:
-    """Return the events that are due next: timers, and steps of messages in the network."""
+    """Return all events that are due, in order of time: timers, and moves and arrivals of messages in flight."""
     timers = [NextEvent(due.at_ns, _words(due.name)) for due in playing.loop.due()]
     network = [
         NextEvent(each.at_ns, f"{m.kind} {m.src}->{m.dst} {'goes on' if each.stages else 'arrives'}")
@@ -234,7 +234,7 @@ def _coming(playing: Playback) -> list[NextEvent]:
 
 
 def _words(name: Sequence[object]) -> str:
-    """Return the name of a timer as a sentence for people."""
+    """Return what a timer is for as a text for people, from the timer's `name`, a tuple such as ("wait", 3, 7)."""
     match name:
         case ("train", node, _, *_):
             return f"node {node} ends its local round"

@@ -1,4 +1,4 @@
-"""The playback of a run's scenario in the simulated world from its start, which can stop anywhere."""
+"""The simulation of a recorded run's scenario once more from its start, which can be stopped between any two events."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from netdfl.worlds.simulated.loop import NamedTimer, Source, VirtualLoop
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 Halts = Callable[["Playback"], bool]
-"""A condition to halt the playback, asked whenever no task can run at the present moment."""
+"""A condition to halt the playback, checked between events, whenever no task can run at the present virtual time."""
 
 
 class DueTimer(NamedTuple):
-    """A timer that is set. Its name is empty if asyncio set it."""
+    """A timer of the event loop that has not fired yet. Its name is empty if asyncio set it."""
 
     at_ns: int
     name: TimerName | tuple[()]
@@ -46,13 +46,13 @@ class SteppedLoop(VirtualLoop):
     """
 
     def __init__(self, seed: int = 0) -> None:
-        """Start like a `VirtualLoop` that never stops by itself."""
+        """Prepare the loop with no condition to stop; `seed` is passed to `VirtualLoop`."""
         super().__init__(seed)
         self.halts: Callable[[], bool] = lambda: False
         self.steps = 0
 
     def due(self) -> list[DueTimer]:
-        """Return all timers that are set, in order."""
+        """Return all timers that have not fired yet, in order of time."""
         return [
             DueTimer(when[0], timer.name if isinstance(timer, NamedTimer) else ())
             for when in sorted(self._timers)
@@ -60,7 +60,7 @@ class SteppedLoop(VirtualLoop):
         ]
 
     def next_ns(self) -> int | None:
-        """Return the time of the next due event; None if there is none."""
+        """Return the virtual time of the next timer or network event, in nanoseconds; None if there is none."""
         times = [when[0] for when, timers in self._timers.items() if not all(each._cancelled for each in timers)]
         network = self.source.next_ns()
         return min(times if network is None else [*times, network], default=None)
@@ -80,7 +80,7 @@ class SteppedLoop(VirtualLoop):
 
 
 class _OneInstant:
-    """A wrapper around a source of events that runs the source's events of one instant, then reports no more."""
+    """A wrapper around the loop's source of network events that runs the events of one instant, then shows no more."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._over = source, False
@@ -94,7 +94,7 @@ class _OneInstant:
 
 
 class _ReplayWorld(SimulatedWorld):
-    """The simulated world on an event loop that can stop; every recorded row also goes to `happenings`."""
+    """The simulation of a fleet on an event loop that can stop; message fates and metrics also go to `happenings`."""
 
     loop: SteppedLoop
 
@@ -109,7 +109,7 @@ class _ReplayWorld(SimulatedWorld):
 
 
 class _ReplaySupervisor(Supervisor):
-    """A supervisor that keeps the fleet after the run's end until it is released."""
+    """A supervisor that keeps the fleet as it is after the run's end, for inspection, until the event `hold` is set."""
 
     happenings: Happenings
     hold: asyncio.Event
@@ -143,7 +143,10 @@ class Playback:
     """
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, record: RecordedRows | None) -> None:
-        """Start in the new `directory`, before the first event. Raises the errors of the world."""
+        """Prepare the simulation of `scenario`, before its first event, with its files in the new `directory`.
+
+        The replay is checked against `record`, the original run's, unless this is None.
+        """
         self.scenario, self.directory = scenario, directory
         self.happenings = Happenings(record)
         self.world = _ReplayWorld(WorldConfig(scenario, directory, self._say), self.happenings)
@@ -177,7 +180,7 @@ class Playback:
 
     @property
     def watch(self) -> ExactWatch:
-        """The supervisor's stall watch."""
+        """The supervisor's part that detects and diagnoses stalls."""
         watch = self.supervisor.stalls
         assert isinstance(watch, ExactWatch)
         return watch
@@ -210,7 +213,7 @@ class Playback:
         self.loop.now_ns = max(self.loop.now_ns, at_ns)
 
     def do(self, change: Callable[[], None]) -> None:
-        """Make `change` at the current moment, with its immediate consequences. Raises its errors."""
+        """Call `change` at the current virtual time, and run all tasks that it wakes. Raises the errors of `change`."""
         errors: list[Exception] = []
 
         def carefully() -> None:

@@ -1,4 +1,4 @@
-"""The prompt of `netdfl replay`: one command per line, typed or piped."""
+"""The interactive prompt of `netdfl replay`, which reads one command per line, typed or piped."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Prompt(cmd.Cmd):
                 self.say("interrupted; the fleet stands where it is")
 
     def precmd(self, line: str) -> str:
-        """Print a piped command."""
+        """Print a command that was piped and not typed, so that the output shows it; return it unchanged."""
         if not self.typed and line != "EOF":
             self.say(line)
         return line
 
     def onecmd(self, line: str) -> bool:
-        """Execute a command; print a mistake as a sentence."""
+        """Execute one command; print a user's mistake as a sentence. Return whether to leave the prompt."""
         try:
             return bool(super().onecmd(line))
         except (InputError, NetdflError, ValueError) as error:
@@ -60,7 +60,7 @@ class Prompt(cmd.Cmd):
             return False
 
     def emptyline(self) -> bool:
-        """Continue by one event."""
+        """Continue the replay by one event, at an empty line."""
         return self.do_step("")
 
     def default(self, line: str) -> None:

@@ -51,7 +51,7 @@ class Replay:
     """
 
     def __init__(self, run: Run, scenario: Scenario, out: Path | None = None) -> None:
-        """Start to play `scenario`, with which `run` was made, into the new directory `out` or a temporary one."""
+        """Start to simulate `scenario`, with which `run` was made, once more; files go to `out`, or are temporary."""
         self.run, self.scenario, self.out = run, scenario, out
         self.changes: list[_MadeChange] = []
         self._moment: Moment | None = None
@@ -60,7 +60,7 @@ class Replay:
         self._playing = self._play()
 
     def _play(self) -> Playback:
-        """Return a new playback, stopped at its start."""
+        """Start the simulation of the run's scenario anew; return it, stopped when the fleet starts."""
         if self.out is None:
             folder = tempfile.mkdtemp(prefix="netdfl-replay-")
             self._removing = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -107,17 +107,17 @@ class Replay:
 
     @property
     def nodes(self) -> Sequence[NodeMoment]:
-        """Every node: round, wait, mailbox, weight, model."""
+        """Every node at this moment: its round, wait, unread messages, push-sum weight, and model's norm."""
         return self.moment.nodes
 
     @property
     def flying(self) -> Sequence[MessageMoment]:
-        """Every message under way, with the effect that its link will have on it."""
+        """Every message in flight, with the effect that its link will have on it."""
         return self.moment.flying
 
     @property
     def coming(self) -> Sequence[NextEvent]:
-        """The events that are due next."""
+        """The events that are due next in the simulation."""
         return self.moment.coming
 
     @property
@@ -127,12 +127,12 @@ class Replay:
 
     @property
     def waiting(self) -> Sequence[WaitingStatus]:
-        """The waits that a live view would show: the longest ones of at least half a second."""
+        """The nodes' waits for messages that the live display would show: the longest, of at least half a second."""
         return self._playing.watch.waiting()
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """The diagnosis of the current moment."""
+        """The stalls of the fleet that the diagnosis finds at this moment."""
         return self.moment.findings
 
     # going on and back
@@ -181,7 +181,7 @@ class Replay:
         return self.to_step(earlier[-count])
 
     def to_step(self, step: int) -> Self:
-        """Go to the moment after `step` steps from the start."""
+        """Go to the moment after `step` steps of the event loop from the start, forward or back."""
         expect(is_whole(step, 0), "step", step, "a number of steps since the start")
         if step < self._playing.steps:
             keep = [each for each in self.changes if each.step <= step]
@@ -191,7 +191,7 @@ class Replay:
         return self
 
     def _again(self, halts: Halts, keep: list[_MadeChange]) -> None:
-        """Play from the start, repeat the changes in `keep`, and continue until `halts` returns true."""
+        """Simulate from the start, repeat the user's changes in `keep`, and continue until `halts` returns true."""
         if self.out is not None:
             raise InputError(f"what is played goes to {self.out}, and can't be taken back: replay without --out")
         self.close()
@@ -211,11 +211,11 @@ class Replay:
     # changing one thing
 
     def drop(self, edge: str | Edge, number: int | None = None) -> Self:
-        """Drop a message under way: `drop("2->3 #5")`; without a number, the first one on that edge."""
+        """Drop a message in flight: `drop("2->3 #5")`; without a number, the first one on that edge."""
         return self._change(change_message("drop", *_message(edge, number)))
 
     def deliver(self, edge: str | Edge, number: int | None = None) -> Self:
-        """Deliver a message under way now; without a number, the first one on that edge."""
+        """Deliver a message in flight now; without a number, the first one on that edge."""
         return self._change(change_message("deliver", *_message(edge, number)))
 
     def crash(self, node: NodeId) -> Self:
@@ -228,7 +228,7 @@ class Replay:
         return self._change(restart_now(node, state))
 
     def pause(self, node: NodeId) -> Self:
-        """Pause a node."""
+        """Pause a node now: it neither computes nor reads messages until `resume`."""
         return self._change(change_node("pause", node))
 
     def resume(self, node: NodeId) -> Self:
@@ -258,9 +258,9 @@ class Replay:
     # the end
 
     def finish(self) -> FinishedRun:
-        """Continue to the end, close the fleet, and judge the replayed run.
+        """Continue to the end, close the fleet, and return the replayed run with its verdict.
 
-        Its record exists as long as the returned run, or stays in `out`.
+        Its files exist as long as the returned object, or stay in the directory `out`.
 
         Raises:
             RunError: nothing was changed, and the replay differs from the run.

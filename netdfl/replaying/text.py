@@ -1,4 +1,4 @@
-"""A moment of a fleet, as text for a terminal and as small tables for a notebook."""
+"""The state of a replayed fleet at one moment, as text for a terminal and as HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ FLIGHT_HEAD = ("message", "kind", "round", "sent", "what becomes of it")
 
 
 def moment_text(moment: Moment) -> str:
-    """Return the whole moment: time, nodes, messages under way, next events, diagnosis."""
+    """Return a fleet's state at one moment as text: time, nodes, messages in flight, next events, diagnosis."""
     parts = [headline(moment), nodes_text(moment), flying_text(moment), coming_text(moment, 5), waits_text(moment)]
     return "\n\n".join(part for part in parts if part)
 
 
 def headline(moment: Moment) -> str:
-    """Return one line with the time, the step, the highest round and the consensus distance."""
+    """Return one line with a moment's virtual time, event-loop step, highest round and consensus distance."""
     over = ", the end of the run" if moment.ended else ""
     distance = "" if math.isnan(moment.consensus_distance) else f", consensus distance {moment.consensus_distance:.4g}"
     return f"{seconds(moment.at_ns)} (step {moment.step}{over}): round {moment.round}{distance}"
 
 
 def nodes_text(moment: Moment) -> str:
-    """Return a table with a line per node."""
+    """Return the nodes' state at a moment as a text table with a line per node."""
     return table(NODE_HEAD, [_node(node) for node in moment.nodes], "nodes")
 
 
 def flying_text(moment: Moment) -> str:
-    """Return a table with a line per message under way."""
+    """Return a text table with a line per message in flight."""
     if not moment.flying:
         return "no message is under way"
     return table(FLIGHT_HEAD, [_flight(message) for message in moment.flying], "messages")
 
 
 def coming_text(moment: Moment, most: int = MOST_ROWS) -> str:
-    """Return a table of the next due events."""
+    """Return a text table of the events that are due next, at most `most` of them."""
     if not moment.coming:
         return "nothing is due"
     rows = [f"  {seconds(event.at_ns):>14}  {event.what}" for event in moment.coming[:most]]
@@ -50,7 +50,7 @@ def coming_text(moment: Moment, most: int = MOST_ROWS) -> str:
 
 
 def waits_text(moment: Moment) -> str:
-    """Return the wait-for graph and the diagnosis."""
+    """Return as text which node waits for which, and the diagnosis of stalls."""
     by_node: dict[int, list[int]] = {}
     for node, source in moment.waits:
         by_node.setdefault(node, []).append(source)
@@ -67,7 +67,7 @@ def news_text(moment: Moment, most: int = 10) -> str:
 
 
 def moment_html(moment: Moment) -> str:
-    """Return the moment as HTML for a notebook."""
+    """Return a fleet's state at one moment as HTML for a notebook."""
     nodes = _html(NODE_HEAD, [_node(node) for node in moment.nodes])
     flights = _html(FLIGHT_HEAD, [_flight(message) for message in moment.flying])
     rest = "\n".join(filter(None, [coming_text(moment, 5), waits_text(moment)]))

@@ -1,4 +1,4 @@
-"""The moments to stop at: a time, a round, the fate of a message, a crash, a stall, the end of the run."""
+"""The moments at which a replay can stop: a time, a round, a message's fate, a crash, a stall, the end of the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StopPoint:
 
     Attributes:
         from_here: returns the condition to stop, counted from now on; raises InputError if the moment can't come.
-        lies_behind: whether the moment has passed, so that it must be sought from the start; never for a recurring one.
+        lies_behind: whether the moment has passed, so that the replay must begin anew; never for a recurring moment.
         at_ns: the time of the moment, if it is given as a time; else None.
     """
 
@@ -35,7 +35,7 @@ class StopPoint:
 
 
 def at_time(at_ns: int) -> StopPoint:
-    """Return the moment after all events that are due up to `at_ns`."""
+    """Return the stop point after all events that are due up to the virtual time `at_ns`."""
 
     def come(playing: Playback) -> bool:
         due = playing.next_ns
@@ -45,7 +45,7 @@ def at_time(at_ns: int) -> StopPoint:
 
 
 def _in_round(round: int) -> StopPoint:
-    """Return the moment at which the first node has begun `round`."""
+    """Return the stop point at which the first node has begun `round`."""
 
     def come(playing: Playback) -> bool:
         return playing.happenings.round >= round
@@ -55,10 +55,10 @@ def _in_round(round: int) -> StopPoint:
 
 @dataclass(frozen=True)
 class _MessageStop:
-    """The moment at which a message of `edge` is sent, or its fate becomes known.
+    """A stop point: the moment at which a message on `edge` is sent, or its fate becomes known.
 
-    `what` is `sent` or the fate, `number` the message's number on the edge; without a number, it is the next such
-    message.
+    `what` is `sent` or a fate such as `lost` (empty: any fate), `number` the message's number on the edge. Without a
+    number, it is the next such message.
     """
 
     edge: Edge
@@ -76,7 +76,7 @@ class _MessageStop:
         return lambda playing: self._count(playing) > before
 
     def _count(self, playing: Playback) -> int:
-        """Return the number of messages so far that match this stop point."""
+        """Return how many messages on the edge were sent so far, or had the fate `what`."""
         if self.what == "sent":
             return self._sent(playing)
         ended = playing.happenings.ended.get(self.edge, {})
@@ -105,7 +105,7 @@ class _MessageStop:
 
 
 def _at_crash(node: NodeId) -> StopPoint:
-    """Return the moment at which `node` has crashed."""
+    """Return the stop point at which `node` is crashed."""
 
     def from_here(playing: Playback) -> Halts:
         check_node(playing, node)
@@ -115,7 +115,7 @@ def _at_crash(node: NodeId) -> StopPoint:
 
 
 def _at_stall(playing: Playback) -> Halts:
-    """Return a condition that is true once the diagnosis finds a new stall."""
+    """Return a condition that is true once the diagnosis finds a stall of the fleet that is not known now."""
     before = len(playing.watch.history.findings)
     return lambda playing: len(playing.watch.history.findings) > before
 
@@ -134,7 +134,7 @@ def check_node(playing: Playback, node: NodeId) -> None:
 
 
 def read_until(text: str) -> StopPoint:
-    """Return the moment that `text` names. Raises InputError if it names none."""
+    """Return the stop point that `text` names, such as `round 7` or `lost 2->3 #5`. Raises InputError if none."""
     text = text.strip()
     if found := _MESSAGE.fullmatch(text):
         what, src, dst, number = found.groups()
