@@ -40,7 +40,7 @@ def script(entry: str = "main.js") -> str:
 
 @cache
 def style() -> str:
-    """Return all style sheets."""
+    """Return all style sheets of the page as one text."""
     return "\n".join(map(_read, STYLES))
 
 
@@ -81,14 +81,14 @@ def write_report(run_path: Path | str) -> Path:
 
 
 def render(run: Run) -> str:
-    """Render the page as text. Raises InputError if the run's files are damaged, or of another version."""
+    """Render the HTML page of `run` as text. Raises InputError if its files are damaged, or of another version."""
     return fill(page_data(run), "default-src 'none'; img-src data:")
 
 
 def fill(data: Json, policy: str, live: str = "", entry: str = "main.js") -> str:
-    """Return a page with `data`, under the given content security `policy`.
+    """Return the HTML of a page with `data`, under the given content security `policy`.
 
-    The page asks the address `live` for later data; without one it asks for none.
+    The page fetches later data from the address `live`, if it is not empty. `entry` is its main script.
     """
     page = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True)
     # Cytoscape and uPlot set styles of single elements, which needs no leave; the one sheet and script have digests.

@@ -1,4 +1,4 @@
-"""The live view of a run: a panel on a terminal, plain lines elsewhere, and a summary at the end."""
+"""The display of a running fleet: a panel on a terminal, plain lines elsewhere, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from netdfl.report.words import duration, figure, not_delivered, own_figures, re
 COLORS = {"pass": "bold green", "done": "bold blue", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
 VALUES = 13
-"""The column of the terminal at which values begin in the summary."""
+"""The column of the terminal at which values begin in the summary of a run."""
 MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
@@ -52,11 +52,11 @@ class PlainView:
         )
 
     def note(self, text: str) -> None:
-        """Print `text`."""
+        """Print the note `text`, wrapped on a terminal."""
         say(self.console, text)
 
     def summary(self, result: Json, run_path: Path) -> None:
-        """Print the verdict, the main figures and the paths of files, after the view was closed."""
+        """Print a run's verdict, its main metrics and the paths of its files, after the view was closed."""
         head, lines, rows = summary(result, run_path)
         verdict = result["verdict"]
         say(self.console, f"{verdict}  {head}", first=(verdict, COLORS[verdict]))
@@ -67,7 +67,7 @@ class PlainView:
 
 
 class LiveView(PlainView):
-    """A live view that prints notes, and below them a panel that is redrawn in place."""
+    """A live view that prints notes, and below them a panel about the running fleet that is redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         """Prepare to draw on `console`, a terminal."""
@@ -85,7 +85,7 @@ class LiveView(PlainView):
         self._live.stop()
 
     def update(self, status: FleetStatus) -> None:
-        """Redraw the panel."""
+        """Redraw the panel with the fleet's present `status`."""
         self._curves.add(status.evaluation)
         drawn = panel(status, describe(status), self._curves)
         self._fold()
@@ -127,7 +127,7 @@ def describe(status: FleetStatus) -> dict[str, str]:
 
 
 def _messages(counts: MessageCounts) -> str:
-    """Return the numbers of messages sent and not delivered as text; those under way are left out."""
+    """Return the numbers of messages sent and not delivered as text; messages in flight are left out."""
     told = [f"{count:,} {name}" for name, count in asdict(counts).items() if name in MISHAPS and count]
     return ", ".join([f"{counts.sent:,} sent", *told])
 
@@ -147,7 +147,7 @@ def _rows(rows: dict[str, str]) -> list[str]:
 
 
 def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str]]:
-    """Return a headline for a run, the reasons and remarks about its verdict, and its figures by name."""
+    """Return a headline for a run, reasons and remarks about its verdict, and its main metrics by name, as texts."""
     messages = result["messages"]
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
@@ -175,7 +175,7 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
 
 
 def _times(result: Json) -> dict[str, str]:
-    """Return texts on how the fleet's time was used, and on the length of rounds."""
+    """Return texts on what the run's time was spent on, and on the length of rounds; empty if that is unknown."""
     spent = result.get("time")
     return {} if spent is None else {"time": spent["text"], "a round": round_words(spent)}
 

@@ -27,7 +27,7 @@ def in_notebook() -> bool:
 
 
 class NotebookView:
-    """A live view in one output of a notebook cell, which is redrawn."""
+    """A display of a running fleet in one output of a notebook cell, which is redrawn."""
 
     def __init__(self) -> None:
         """Prepare; nothing is displayed before the context is entered."""
@@ -47,13 +47,13 @@ class NotebookView:
         self._draw(self._last)
 
     def update(self, status: FleetStatus) -> None:
-        """Display the current status."""
+        """Display the fleet's current status."""
         self._curves.add(status.evaluation)
         self._last = progress_html(status, self._curves)
         self._draw(self._last)
 
     def note(self, text: str) -> None:
-        """Display a note."""
+        """Display the note `text` below the status, with the latest notes before it."""
         self._news = [*self._news, text][-MOST_NEWS:]
         self._draw(self._last)
 
@@ -64,7 +64,7 @@ class NotebookView:
 
 
 def progress_html(status: FleetStatus, curves: Curves) -> str:
-    """Return a progress bar of rounds and the current figures, as HTML."""
+    """Return a progress bar of rounds and the fleet's current metrics, as HTML."""
     done = f"{status.rounds_done} of {status.rounds} rounds, {duration(status.elapsed_s)}"
     bar = f'<progress max="{status.rounds}" value="{status.rounds_done}"></progress> {escape(done)}'
     rows = list(curves.beside(describe(status)).items())

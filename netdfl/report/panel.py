@@ -22,17 +22,17 @@ KEYS = "Ctrl-C ends the run, judges and keeps it; a second one leaves at once"
 
 @dataclass
 class Curves:
-    """The evaluations so far, to be drawn as small curves."""
+    """The evaluations of a run's models so far, to be drawn as small text curves of accuracy and loss."""
 
     seen: list[EvaluationStatus] = field(default_factory=list)
 
     def add(self, evaluation: EvaluationStatus | None) -> None:
-        """Add an evaluation, unless it was added before."""
+        """Add the evaluation of a round, unless it is the last one that was added."""
         if evaluation is not None and (not self.seen or self.seen[-1].round != evaluation.round):
             self.seen.append(evaluation)
 
     def beside(self, told: dict[str, str]) -> dict[str, str]:
-        """Return the named facts in `told`, with curves of accuracy and loss in front if these have two values."""
+        """Return the texts in `told` by name; curves of accuracy and loss come first, once they have two values."""
         accuracy = [each.test_accuracy for each in self.seen if each.test_accuracy is not None]
         loss = [each.test_loss for each in self.seen if each.test_loss is not None]
         found = [("accuracy", accuracy, share), ("loss", loss, figure)]
@@ -62,7 +62,7 @@ def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
 
 
 def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = None) -> RenderableType:
-    """Lay out a status for a terminal: title, progress bar, the facts in `told`, curves, waiting nodes, keys.
+    """Lay out a fleet's status for a terminal: title, progress bar, the texts in `told`, curves, waiting nodes, keys.
 
     Each is one line, cut at the terminal's width.
     """
@@ -82,7 +82,7 @@ def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = Non
 
 
 def waits(wait: WaitingStatus, now_s: float) -> str:
-    """Return a wait as text: `waits in round 7 for 2 and 5, since 4.2 s (1.3 s)`."""
+    """Return a node's wait for messages as text: `waits in round 7 for 2 and 5, since 4.2 s (1.3 s)`."""
     named = some(wait.awaited, MOST_NAMED) or "whoever sends"
     lasts = duration(max(0.0, now_s - wait.since_s))
     return f"waits in round {wait.round} for {named}, since {duration(wait.since_s)} ({lasts})"

@@ -1,4 +1,4 @@
-"""Numbers as text for people, and texts on the use of a run's time; a missing number is a dash.
+"""Numbers and results of a run as text for people, such as what its time was spent on; a missing number is a dash.
 
 The time comes from `time` in `result.json`, and from the rounds of each node.
 """
@@ -34,7 +34,7 @@ WHY: Mapping[str, Mapping[str, str]] = {
         "went_on": "its receiver had gone on with what it had, or did not expect it",
     },
 }
-"""Reasons why messages of a class were not delivered, in words."""
+"""Reasons why messages were not delivered, in words, by class of messages (lost, late and so on) and reason."""
 
 
 def share(value: float | None) -> str:
@@ -69,7 +69,7 @@ def not_delivered(messages: Json) -> str:
 
 
 def _why(reasons: Mapping[str, int], total: int) -> str:
-    """Return the reasons in parentheses, each with its number; a reason for all `total` messages stands alone."""
+    """Return why messages were not delivered, in parentheses, with the number of each reason if there are several."""
     words = [reason.replace("_", " ") for reason in reasons]
     if len(words) == 1 and sum(reasons.values()) == total:
         return f" ({words[0]})"
@@ -91,13 +91,13 @@ def duration(seconds: float) -> str:
 
 
 def warnings(result: Json) -> Iterator[str]:
-    """Yield the sentences of a result's warnings, except those that the reasons of its verdict repeat."""
+    """Yield the sentences of the warnings in a run's result, except those among the reasons of its verdict."""
     told = set(result["reasons"])
     yield from (each["text"] for each in result.get("warnings", ()) if each["text"] not in told)
 
 
 def remarks(result: Json) -> Iterator[str]:
-    """Yield remarks on a run besides its verdict: push-sum mass lost or new, events that never happened, sampling."""
+    """Yield remarks on a run besides its verdict: push-sum mass lost or new, events that never came, sampling."""
     if "recorded" in result:
         yield f"the record: {result['recorded']['text']}"
     if "kept_as_lines" in result:
@@ -116,11 +116,11 @@ def remarks(result: Json) -> Iterator[str]:
 
 
 HONEST = ("hello_first", "stale_epoch", "overloaded")
-"""Reasons for which messages are refused although their sender works well: a node was restarted, or is slow."""
+"""Reasons for which messages are refused although their sender works well: a node was restarted, or is overloaded."""
 
 
 def _refused(result: Json) -> Iterator[str]:
-    """Yield sentences about refused messages and their senders, except those that a warning names already."""
+    """Yield sentences about refused messages and their senders, if senders are at fault and no warning says so."""
     made = any(each["kind"] == "weight_made" for each in result.get("warnings", ()))
     for each in result.get("refused", ()):
         passed_on = made and " in place of w from " in each.get("text", "")  # by whoever got weight that was made up
@@ -156,7 +156,7 @@ def _unreached(found: Json) -> str:
 
 
 def _action(event: Json) -> str:
-    """Return an event's action as text: `crash`, `restart`; for a link its entry, such as `partition 0..3 | 4..7`."""
+    """Return a scheduled event's action as text: `crash`, or for links its entry, such as `partition 0..3 | 4..7`."""
     if event["action"] not in ("set", "unset") or "entry" not in event:
         return str(event["action"]).replace("_", " ")
     return f"{event['entry'].replace('_', ' ')} {event.get('where', '')}".rstrip()
@@ -217,13 +217,13 @@ PARTS = {
 
 
 def part_rows(spent: Json) -> list[list[str]]:
-    """Return a table of how the fleet's time was used: the use, its seconds, its share; the largest first."""
+    """Return table rows of what a run's time was spent on: the purpose, its time, its share; the largest first."""
     parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent[key] > 0), reverse=True)
     return [[words, seconds(value), share(value / spent["total_s"])] for value, words in parts]
 
 
 def round_words(spent: Json) -> str:
-    """Return the length of rounds as text: `1.05 s at the median, 31 s at most (round 3); deadlines of 2 s to 34 s`."""
+    """Return the length of rounds as text: `1.05 s at the median, 31 s at most (round 3); a deadline of 2 s`."""
     lengths = [value for value in spent["rounds"]["median_s"] if value is not None]
     longest = max((value, -round) for round, value in enumerate(spent["rounds"]["longest_s"]) if value is not None)
     limits = [value for value in spent["rounds"]["deadline_s"] if value is not None]
@@ -240,12 +240,12 @@ NO_TIME = "Rounds took no virtual time: the scenario has neither compute time no
 
 
 class NodeTime(NamedTuple):
-    """The mean round of one node, in seconds.
+    """The mean length of one node's rounds and of what it spends them on, in seconds.
 
     Attributes:
         node: the node.
         train: the time that it trains.
-        wait: the time that it waits.
+        wait: the time that it waits for messages.
         whole: the length of the round.
     """
 

@@ -8,9 +8,9 @@ from netdfl.report.data.frame import Made
 
 
 def blame(run: Run) -> Made | None:
-    """Return the stored results of `netdfl blame` for `run`; None if there are none.
+    """Return the stored results of `netdfl blame` for `run`, which explain by causes where its time went; None if none.
 
-    Each kind of bar in a picture is a number, its place in `BARS`.
+    In the pictures, the kind of each bar is a number, its index in `BARS`.
     """
     found = kept_blame(run)
     return None if found is None else {**found}

@@ -1,4 +1,4 @@
-"""Figures by round: of the fleet, their spread over nodes, of each node, and how each node spent its time."""
+"""Metrics by round for a run's page: of the fleet, of each node and their spread, and how nodes spent their time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from netdfl.record.run import Run
 from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, shorten, whole
 
 KEPT = ("train_loss", "test_accuracy", "weight", "round_s", "train_s", "bytes_sent")
-"""Metrics that the page shows for each node, beside `ends`, the time at which the node finished the round."""
+"""Metrics that a run's page shows for each node, beside `ends`, the time at which the node finished the round."""
 MOST_OWN = 6
 """The most metrics of a user's own task, like `test_mae`, that the page shows for each node."""
 
@@ -23,7 +23,10 @@ def own_of_nodes(run: Run) -> list[str]:
 
 
 def node_matrices(run: Run, frame: Frame) -> Made:
-    """Return, by metric, the values of each displayed node in each kept round, node after node."""
+    """Return, by metric, the values of each displayed node in each displayed round, as one list, node after node.
+
+    The key `ends` has the times at which nodes finished rounds.
+    """
     kept = [*KEPT, *own_of_nodes(run)]
     table = run.columns(
         "SELECT node, round, list_position(?, name) - 1 AS metric, value, at_s FROM metrics "
@@ -52,7 +55,7 @@ def node_matrices(run: Run, frame: Frame) -> Made:
 
 
 def _places(shown: object, size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return, for each number from 0 to `size` - 1, its index in `shown`; -1 if it is not there."""
+    """Return, for each number from 0 to `size` - 1, its index in the sequence `shown`; -1 if it is not in it."""
     places = np.full(max(1, size), -1)
     numbers = np.asarray(shown, dtype=int)
     places[numbers] = np.arange(len(numbers))
@@ -63,7 +66,7 @@ SPENT = ("compute", "link", "late", "behind", "rest")
 
 
 def time_by_node(run: Run, frame: Frame) -> Made | None:
-    """Return the seconds that each displayed node spent over all rounds, by kind of use.
+    """Return the seconds that each displayed node spent over all rounds, by what it spent them on.
 
     The uses are computing; waiting for a message that was on its link; waiting in vain until a deadline, or for a lost
     message; waiting for nodes that had not sent yet; and anything else. None for a run that recorded only some of its
@@ -99,7 +102,7 @@ MOST_POINTS = 1000
 
 
 def fleet_curves(run: Run, frame: Frame) -> Made:
-    """Return each metric of the fleet as columns: round, time, bytes that all nodes had sent by then, and value."""
+    """Return each metric of the whole fleet as columns: round, time, bytes that all nodes had sent by then, value."""
     rows = run.rows(
         "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL AND value IS NOT NULL "
         "ORDER BY name, at_s, round"

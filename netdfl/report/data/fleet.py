@@ -1,4 +1,4 @@
-"""The fleet as a picture: nodes, links, nodes that died, and the position of each node.
+"""The picture of a fleet on a run's page: nodes and their positions, links, and nodes that died.
 
 Positions follow geography, sites, a server in the middle, a circle, springs, or a disc.
 """
@@ -46,7 +46,7 @@ def fleet(run: Run, frame: Frame) -> Made:
 
 
 def graph_words(graph: GraphForm) -> str:
-    """Return a sentence about the drawn graph; of a graph that changes, it counts the links of round 0."""
+    """Return a sentence about the graph of nodes and links; of a graph that changes, it counts the links of round 0."""
     directed = bool(graph.get("directed"))
     count = count_words(graph["num_nodes"], len(graph["edges"]), directed=directed)
     every, chosen, kind = graph.get("redraw_every", 0), graph.get("chosen_anew", False), graph.get("kind", "as drawn")
@@ -67,13 +67,13 @@ def _degrees(graph: GraphForm) -> list[list[int]]:
 
 CIRCLES = ("ring", "directed_ring", "exponential", "one_peer_exponential", "full")
 MOST_FORCES = 300
-"""The largest graph that is laid out by forces; nodes of a larger one are spread evenly over a disc, by number."""
+"""The most nodes of a graph that is laid out by forces; those of a larger graph are spread over a disc, by number."""
 MOST_NAMED = 12
 Edges = Sequence[Sequence[int]]
 
 
 def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> tuple[Floats, str]:
-    """Return positions of the nodes in a square from -1 to 1, and a sentence about them, which may be empty.
+    """Return positions for drawing the nodes in a square from -1 to 1, and a sentence about them, which may be empty.
 
     Equal graphs have equal positions.
     """
@@ -99,7 +99,7 @@ def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> 
 
 
 def place_sites(count: int, edges: Sequence[tuple[int, int]]) -> Floats:
-    """Return positions of sites, shape (count, 2), in a square from -1 to 1.
+    """Return positions for drawing the sites of an underlay network, shape (count, 2), in a square from -1 to 1.
 
     Linked sites lie near each other; in a large network, sites lie in the order of their numbers.
     """
@@ -121,7 +121,7 @@ def _geography(nodes: Sequence[int], where: Sequence[Sequence[float] | None], ed
 
 
 def _unwrapped(longitudes: Floats) -> Floats:
-    """Return longitudes shifted so that the widest gap between them is at the edge of the map."""
+    """Return longitudes shifted by whole turns so that the widest gap between them is at the edge of the map."""
     known = np.sort(longitudes[~np.isnan(longitudes)])
     gaps = np.append(known[1:], known[0] + 360) - known
     first = known[(int(np.argmax(gaps)) + 1) % len(known)]
@@ -130,7 +130,7 @@ def _unwrapped(longitudes: Floats) -> Floats:
 
 
 def _apart(at: Floats) -> Floats:
-    """Move nodes with the same position apart."""
+    """Return positions of nodes `at`, with nodes of equal position moved apart."""
     _, which, numbers = np.unique(at.round(2), axis=0, return_inverse=True, return_counts=True)
     for place in np.flatnonzero(numbers > 1):
         rows = np.flatnonzero(which.ravel() == place)
@@ -164,14 +164,14 @@ def _circle(count: int) -> Floats:
 
 
 def _disc(count: int) -> Floats:
-    """Return positions in a sunflower pattern, with about equal distances."""
+    """Return `count` positions in a sunflower pattern on a disc, with about equal distances."""
     numbers = np.arange(count)
     radius, angles = np.sqrt((numbers + 0.5) / count), numbers * math.pi * (3 - math.sqrt(5))
     return np.stack([radius * np.cos(angles), radius * np.sin(angles)], axis=1)
 
 
 def _springs(count: int, edges: Sequence[tuple[int, int]], steps: int = 80) -> Floats:
-    """Return positions by the forces of Fruchterman and Reingold: links attract, all nodes repel."""
+    """Return positions of `count` nodes by the forces of Fruchterman and Reingold: links attract, all nodes repel."""
     at, length = _circle(count), 1.5 / math.sqrt(count)
     src, dst = (np.asarray(ends, dtype=int) for ends in zip(*(edges or [(0, 0)]), strict=True))
     for step in range(steps):

@@ -1,4 +1,4 @@
-"""The frame of a page: which nodes and rounds it displays, and at which moments its time slider stops.
+"""The extent of a run's page: which nodes and rounds it displays, and at which moments its time slider stops.
 
 Columns of numbers are also shortened here to the digits that a picture shows, and made ready for JSON.
 """
@@ -18,12 +18,12 @@ from netdfl.record.run import Run
 
 Floats: TypeAlias = NDArray[np.float64]
 Made: TypeAlias = dict[str, Any]
-"""A part of the page's data."""
+"""A part of the data of a run's page, as plain values for JSON."""
 Plain: TypeAlias = list[float | int | None]
-"""Numbers as JSON has them; None stands for a missing one."""
+"""A list of numbers for JSON; None stands for a missing number."""
 
 FIGURE, TIME = 4, 7
-"""The number of significant digits of a figure, and of a time."""
+"""The number of significant digits of a metric's value on the page, and of a time in seconds."""
 
 
 def shorten(values: Floats | Sequence[float | None], digits: int = FIGURE) -> Plain:
@@ -65,11 +65,11 @@ class TextColumn:
 
     @property
     def texts(self) -> list[str]:
-        """The distinct texts so far."""
+        """The distinct texts seen so far, in the order of their indices."""
         return list(self._places)
 
     def places(self, texts: Iterable[str]) -> list[int]:
-        """Return the indices of texts among the distinct ones."""
+        """Return the index of each of `texts` among the distinct texts, to which new ones are added."""
         return [self._places.setdefault(text, len(self._places)) for text in texts]
 
 
@@ -80,18 +80,18 @@ MOST_NODES = 2000
 Of a larger one, the page shows evenly spaced nodes, and those that crashed or paused.
 """
 MOST_CELLS = 60_000
-"""The most values of a metric, nodes times rounds, that a page keeps."""
+"""The most values of one metric, displayed nodes times rounds, that a page has; for more, it omits rounds."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The frame of a page.
+    """The extent of a run's page: the displayed nodes and rounds, and the stops of its time slider.
 
     Attributes:
         num_nodes: the number of nodes of the fleet.
         num_rounds: the number of rounds.
         nodes: the nodes that are displayed.
-        rounds: the rounds for which each node's figures are kept.
+        rounds: the rounds for which each node's metrics are displayed.
         moments: the stops of the time slider: seconds since the start, or numbers of finished rounds if no time passed.
         by_round: whether the moments are numbers of rounds.
     """
@@ -109,7 +109,7 @@ class Frame:
         return len(self.nodes) == self.num_nodes
 
     def to_json(self) -> Made:
-        """Return the frame as data for the page."""
+        """Return these nodes, rounds and moments as plain values; None stands for all nodes, or all rounds."""
         return {
             "num_nodes": self.num_nodes,
             "num_rounds": self.num_rounds,

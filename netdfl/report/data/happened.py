@@ -1,4 +1,4 @@
-"""The events of a run: crashes and the like, waits, outages of nodes, ends of logs, and scheduled changes of links.
+"""The events of a run for its page: crashes and the like, waits, outages of nodes, logs, scheduled changes of links.
 
 A chart shows changes of links as spans of time; a list shows a row for each, or one row for many.
 """
@@ -19,12 +19,12 @@ from netdfl.report.data.frame import FIGURE, TIME, Frame, Made, TextColumn, shor
 from netdfl.report.words import some
 
 SCHEDULED = "(node IS NULL AND details->>'where' IS NOT NULL)"
-"""The condition for rows of `events` about scheduled changes of links, as SQL."""
+"""The SQL condition that selects the rows of the table `events` about scheduled changes of links."""
 
 
 @dataclass(slots=True)
 class LinkEventBand:
-    """The changes of links that one entry of the scenario's `events` makes.
+    """The changes of links that one entry of the scenario's `events` makes, drawn as one band of a chart.
 
     Attributes:
         kind: the kind of change, such as a partition.
@@ -40,11 +40,11 @@ class LinkEventBand:
 
     @property
     def name(self) -> str:
-        """The entry as text: `partition 0..3 | 4..7`."""
+        """The scenario's entry as text: `partition 0..3 | 4..7`."""
         return f"{self.kind} {gather_places(self.places)}"
 
     def listed(self) -> list[tuple[float, list[str]]]:
-        """Return the rows for the list, each with its time; many rows are merged into one."""
+        """Return this entry's rows for the list of events, each with its time; many rows are merged into one."""
         if len(self.rows) <= 2 * APART:
             return self.rows
         at_s, (_, _, round, kind, _) = self.rows[0]
@@ -85,7 +85,7 @@ MOST_NAMES = 12
 
 
 def bands(run: Run) -> list[Made]:
-    """Return the scheduled link changes: kind, name, and time spans (end None: to the end of the run)."""
+    """Return the scheduled link changes of `run`: kind, name, and time spans (end None: to the end of the run)."""
     return [
         {"kind": band.kind, "name": band.name[:120], "spans": [list(span) for span in joined(band.spans)]}
         for band in find_bands(run)
@@ -107,7 +107,7 @@ def joined(spans: list[tuple[float, float | None]], most: int = 400) -> list[tup
 
 
 def events(run: Run) -> list[Made]:
-    """Return events in order of time; equal events of many nodes in the same round are merged into one."""
+    """Return a run's events except changes of links, in order of time; equal events of many nodes are merged."""
     rows = run.rows(
         f"SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ? AND NOT {SCHEDULED} "
         "ORDER BY at_s, node NULLS FIRST, round, kind, CAST(details AS VARCHAR) LIMIT 100000",
@@ -151,7 +151,7 @@ def outages(run: Run) -> list[Made]:
 
 
 def waits(run: Run, frame: Frame) -> Made:
-    """Return the waits that took time: node, awaited nodes, begin, end; if there are very many, the longest."""
+    """Return the nodes' waits for messages: node, awaited nodes, begin, end; if there are very many, the longest."""
     shown = None if frame.shows_all else list(frame.nodes)
     rows = run.rows(
         "SELECT node, since_s, until_s, round, ended, last_src, CAST(missing AS VARCHAR), deadline_s FROM waits "

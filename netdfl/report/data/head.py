@@ -1,4 +1,4 @@
-"""The head of the page: the run's title, its verdict with reasons, and its main figures."""
+"""The head of a run's page: its title, its verdict with reasons, and its main metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_RESULT = (
 
 
 def head(run: Run) -> Made:
-    """Return the title, the verdict with its reasons, the main figures, and whether the run has ended."""
+    """Return a run's title, its verdict with the reasons, its main metrics, and whether it has ended."""
     return _finished(run.result, run.path.name) if run.finished else _unfinished(run)
 
 
@@ -51,7 +51,7 @@ def _unfinished(run: Run) -> Made:
 
 
 def _numbers(result: Made) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, value and a note of each main figure."""
+    """Yield the name, value and a note of each main metric in a run's `result`, as texts."""
     messages = result["messages"]
     missed = messages["sent"] - messages["delivered"]
     yield from _judged(result)
@@ -77,7 +77,7 @@ def _asked(target: Made) -> str:
 
 
 def _judged(result: Made) -> Iterator[tuple[str, str, str]]:
-    """Yield the figures of the average model, on a test set or on a problem with a known solution."""
+    """Yield metrics of the average model, on a test set or a problem with a known solution: name, value, note."""
     if result.get("error") is not None:
         yield "error of the average model", figure(result["error"]), "per coordinate"
         return

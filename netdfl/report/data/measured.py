@@ -1,4 +1,4 @@
-"""The report's sections on results of `netdfl measure`: sharpness, landscape, gap; none if not measured."""
+"""The report's sections on results of `netdfl measure`: sharpness and landscape of the loss, generalization gap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _SHARPNESS = ("model", "largest eigenvalues of the Hessian", "smallest found", "
 
 
 def sharpness(run: Run) -> Section | None:
-    """Return a section on the curvature of the average model and of some nodes' own."""
+    """Return a section on the curvature of the training loss at the average model and some nodes' own models.
+
+    None if it was not measured.
+    """
     models = _models(run, "sharpness")
     try:
         rows = [_curved(name, each) for name, each in models.items()]
@@ -41,7 +44,10 @@ def _curved(name: str, of: Mapping[str, Any]) -> Sequence[str]:
 
 
 def landscape(run: Run) -> Section | None:
-    """Return a section with plots of the loss around the average model and some nodes' own."""
+    """Return a section with plots of the training loss around the average model and some nodes' own models.
+
+    None if there are no plots.
+    """
     found = [(title, _png(run.path / "measures" / f"{name}.png")) for name, title in PICTURES.items()]
     pictures = [Picture(title, data) for title, data in found if data]
     lede = "Directions are normalized by filter, so that models of different size can be compared; the model is at 0."
@@ -49,7 +55,7 @@ def landscape(run: Run) -> Section | None:
 
 
 def gap(run: Run) -> Section | None:
-    """Return a section on the figures on training and test data, and their differences."""
+    """Return a section on models' metrics on training and test data, and their differences; None if not measured."""
     models = _models(run, "gap")
     try:
         names = list(dict.fromkeys(name for each in models.values() for name in each))
@@ -65,7 +71,7 @@ def gap(run: Run) -> Section | None:
 
 
 def _number(name: str, value: float) -> str:
-    """Return a figure as text: an accuracy as a percentage, a difference of two accuracies in percentage points."""
+    """Return a metric's value as text: an accuracy in percent, a difference of two accuracies in percentage points."""
     if not name.endswith("accuracy"):
         return figure(value)
     return f"{100 * value:+.1f} points" if name.startswith("gap_") else f"{100 * value:.1f}%"
@@ -80,7 +86,7 @@ def _models(run: Run, what: str) -> Mapping[str, Any]:
 
 
 def _png(path: Path) -> str:
-    """Return a picture as a data URL; empty if there is none."""
+    """Return the PNG picture at `path` as a data URL; empty if there is none."""
     try:
         data = read_plain_bytes(path, MOST_BYTES)
     except (OSError, InputError):
@@ -89,4 +95,4 @@ def _png(path: Path) -> str:
 
 
 MEASURED: tuple[Callable[[Run], Section | None], ...] = (sharpness, landscape, gap)
-"""The functions that make these sections, in the order of the page."""
+"""The functions that make the report's sections on measurements, in the order of the page."""

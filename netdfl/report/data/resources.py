@@ -1,4 +1,4 @@
-"""CPU, memory and GPU memory by process, on one axis of real time."""
+"""The use of CPU, memory and GPU memory by a run's processes, on one axis of real time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _of_process(
 
 
 def _sum(parts: Sequence[Floats]) -> Floats:
-    """Return the sum of arrays element by element without NaN; NaN where all are NaN."""
+    """Return the sum of arrays element by element, with NaN counted as 0; NaN where all are NaN."""
     stacked = np.asarray(parts)
     return np.where(np.isnan(stacked).all(axis=0), np.nan, np.nansum(stacked, axis=0))
 

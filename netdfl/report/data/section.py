@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a head; `folded` hides the rows until the reader opens them."""
+    """A table of a report with column heads; `folded` hides the rows until the reader opens them."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -18,7 +18,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture and a text alternative; `source` is a data URL."""
+    """A picture of a report: `source` is its data URL, `words` the text in place of it."""
 
     words: str
     source: str
@@ -26,7 +26,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the report: a title, a sentence, tables, pictures."""
+    """A section of the report: a title, an introductory sentence (`lede`), tables, pictures."""
 
     title: str
     lede: str = ""

@@ -35,7 +35,7 @@ STALL_STATES = (("suspected", "suspected"), ("over", "over"), ("permanent", "for
 
 
 def deaths(run: Run) -> Section | None:
-    """Return a section on unplanned deaths of nodes: round, reason, and the nodes that waited."""
+    """Return a section on nodes that ended unplanned: round, reason, and the nodes that waited for their messages."""
     rows = []
     for death in find_deaths(run):
         waiters = [f"node {w['node']} (round {w['round']})" for w in death["waited_for_by"]]
@@ -45,7 +45,7 @@ def deaths(run: Run) -> Section | None:
 
 
 def stalls(run: Run) -> Section | None:
-    """Return a section on stalls of the fleet: cause, state, round, times, sentence."""
+    """Return a section on stalls of the fleet: cause, whether it is over, round, begin, detection time, a sentence."""
     result = run.result if run.finished else {}
     listed = [*result.get("deadlocks", ()), *result.get("stalls", ())]
     if not listed:
@@ -111,7 +111,7 @@ def _judged(name: str, value: float | None) -> str:
 
 
 def time_spent(run: Run) -> Section | None:
-    """Return a section on the use of the nodes' time: training, waiting, the rest."""
+    """Return a section on what the run's time was spent on (computing, links, waiting), and on the length of rounds."""
     rows = run.rows(
         "SELECT node, coalesce(favg(value) FILTER (name = 'train_s'), 0), "
         "coalesce(favg(value) FILTER (name = 'wait_s'), 0), favg(value) FILTER (name = 'round_s') "
@@ -149,7 +149,7 @@ def graph_and_links(run: Run) -> Section | None:
 
 
 def _link_table(traffic: Made) -> Table:
-    """Return a table of links, with a column for each class of messages that occurs."""
+    """Return a table of links, with a column for each class of undelivered messages (lost, late and so on)."""
     classes, total = [name for name in NOT_DELIVERED if name in traffic], traffic["total"]
     delays = traffic.get("median") or [None] * len(traffic["src"])
     rows = [
@@ -172,7 +172,7 @@ def _part(number: int, of: int) -> str:
 
 
 def _network_table(ways: Sequence[Json]) -> Table:
-    """Return a table of the network between the fleet's machines, as measured before the run."""
+    """Return a table of round trips and rates between the fleet's machines, as measured before the run."""
     rows = [
         [
             f"{way.get('src')} → {way.get('dst')}",
@@ -200,7 +200,7 @@ def _rule_table(rules: Sequence[Json]) -> Table:
 
 
 def _fate_table(run: Run) -> Table:
-    """Return a table of each class of messages that occurs, with its meaning and its reasons."""
+    """Return a table of the fates of messages (such as delivered, lost, late), with their meanings and reasons."""
     found = count_messages(run)
     rows = []
     for name in FateClass:
@@ -214,7 +214,7 @@ def _fate_table(run: Run) -> Table:
 
 
 def labels(run: Run) -> Section | None:
-    """Return a section on the distribution of the data over clients."""
+    """Return a section on the distribution of the training data over clients: sizes, and samples by class."""
     partition = run.partition
     if partition is None:
         return None

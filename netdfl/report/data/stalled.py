@@ -1,4 +1,4 @@
-"""Stalls on the page: the sentence, the wait-for graph, and the evidence."""
+"""The fleet's stalls on a run's page: for each, a sentence, the wait-for graph, and the evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_STALLS = 20
 
 
 def stalls(run: Run) -> list[Made]:
-    """Return each stored stall, with its wait-for graph."""
+    """Return each stall of the fleet that the run stored, with its wait-for graph."""
     result = run.result if run.finished else {}
     last: dict[tuple[object, ...], Made] = {
         (each.get("cause"), each.get("round"), tuple(each.get("roots", ()))): each

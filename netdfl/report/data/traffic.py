@@ -1,4 +1,4 @@
-"""Messages on the page: counts up to each moment, figures and rules of each link, and single messages.
+"""Messages on a run's page: counts up to each moment, traffic and rules of each link, and single messages.
 
 The class of a message says what became of it, such as delivered, late or lost.
 """
@@ -20,12 +20,12 @@ NUMBERS = {name: number for number, name in enumerate(FateClass)}
 CLASS_NUMBER = f"""CASE split_part(fate, ':', 1) {
     " ".join(f"WHEN '{kind.value}' THEN {NUMBERS[Fate(kind).counts_as]}" for kind in FateKind)
 } END"""
-"""An SQL expression for the class of a message, as the place of that class in `FateClass`."""
+"""An SQL expression for the class of a message (such as delivered, late or lost), as its index in `FateClass`."""
 CLASSES = tuple(name for name in FateClass if name is not FateClass.UNFINISHED)
 
 
 def count_by_moment(run: Run, frame: Frame) -> Made:
-    """Return, for each moment of the page, the messages and bytes sent by then, and the messages of each class.
+    """Return, for each stop of the page's time slider, the messages and bytes sent by then, and messages by class.
 
     A message counts as sent at its first sending. It counts in its class from its arrival on, or at once if it never
     arrived. Where only some messages are recorded, those of a round count when the last of them has its fate.
@@ -60,7 +60,7 @@ _ORDER = "sent_s, src, dst, kind, round, step, attempt, epoch"
 
 
 def links(run: Run, most: int | None = None) -> Made:
-    """Return at most `most` links, the most lossy first: messages by class, bytes, delays of arrivals."""
+    """Return the traffic of at most `most` links, those that lost most first: messages by class, bytes, delays."""
     classes = ", ".join(
         f"coalesce(sum(messages) FILTER (class = {number}), 0)::BIGINT AS {name.value}"
         for name, number in NUMBERS.items()
@@ -84,7 +84,10 @@ def links(run: Run, most: int | None = None) -> Made:
 
 
 def rules(run: Run, traffic: Made) -> list[Made]:
-    """Return the rules of links as text, each with the indices of its links in `traffic` (None: all links)."""
+    """Return the rules of the run's links (loss, delay and so on) as text, each with the indices of its links.
+
+    These are indices in `traffic`, which `links` returned; None: all links.
+    """
     told = run.result.get("link_rules") if run.finished else None
     if not told:
         return []
@@ -114,9 +117,9 @@ def _named(of: str, edges: dict[tuple[int, int], int], groups: Groups, size: int
 
 
 def messages(run: Run, frame: Frame) -> Made:
-    """Return the messages in order of sending; if there are too many, a selection that keeps more of the lost ones.
+    """Return the run's messages in order of sending; if they are too many, a selection with more of the lost ones.
 
-    `every` is 1 if all are there; `recorded` says which messages a run recorded that did not record all.
+    In the result, `every` is 1 if all are there; `recorded` says which messages the run recorded, if not all.
     """
     ((sent, total),) = run.rows(
         "SELECT (SELECT coalesce(sum(messages), 0)::BIGINT FROM round_totals), (SELECT count(*) FROM messages)"

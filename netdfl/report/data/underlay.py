@@ -1,4 +1,4 @@
-"""The underlay on the page: sites, core links between them, their load, and the nodes' links that share them.
+"""The emulated underlay network on a run's page: sites, core links between them, their load, and who shares them.
 
 The record has when each message was sent and arrived. Its bytes are spread evenly over that time, but not before the
 edge's previous message had arrived. They are counted on the core links of the route in force at each moment.
@@ -55,7 +55,7 @@ def underlay(run: Run, frame: Frame) -> Made | None:
 
 
 def _fullest(form: UnderlayForm, carried: Floats) -> list[int]:
-    """Return the indices of core links, the busiest first.
+    """Return the indices of the underlay's core links, the busiest first.
 
     The busiest link needs the most seconds at its rate to carry the bytes in `carried`; links without a rate follow, by
     bytes.
@@ -94,7 +94,7 @@ def _link(form: UnderlayForm, number: int, crossed: _Crossings, carried: Floats,
 
 
 class _Crossings:
-    """The messages that arrived, and the core links that each crossed.
+    """The messages that arrived, and the core links of the underlay that each crossed.
 
     A message that was under way while the routes changed counts as several parts, one for each set of routes.
     """
@@ -110,19 +110,19 @@ class _Crossings:
         self._of = _by_link(form, (parts["routes"].astype(int) * size + src) * size + dst)
 
     def nbytes(self) -> Floats:
-        """Return the bytes that each core link carried."""
+        """Return the bytes of all messages that each core link carried."""
         numbers = range(len(self._form["links"]))
         return np.asarray([self._parts["nbytes"][self._of.get(link, _NONE)].sum() for link in numbers])
 
     def sharing(self, link: int) -> list[tuple[int, int]]:
-        """Return the edges whose messages crossed a core link, those with most bytes first."""
+        """Return the edges (sender, receiver) whose messages crossed core link `link`, those with most bytes first."""
         src, dst, nbytes = (self._parts[name][self._of.get(link, _NONE)] for name in ("src", "dst", "nbytes"))
         edges, places = np.unique(np.stack([src, dst], axis=1).astype(int), axis=0, return_inverse=True)
         order = np.argsort(-np.bincount(places.ravel(), nbytes, minlength=len(edges)), kind="stable")
         return [(int(edge[0]), int(edge[1])) for edge in edges[order]]
 
     def bits(self, link: int, moments: Floats) -> Floats:
-        """Return the mean bit/s over a core link between each moment and the previous one.
+        """Return the mean rate in bit/s over core link `link` between each of `moments` and the previous one.
 
         Nothing crosses a link while it is cut: messages under way then wait.
         """
@@ -137,7 +137,7 @@ _NONE = np.zeros(0, dtype=int)
 
 
 def _parts(form: UnderlayForm, rows: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return the messages as columns, each split into parts where routes changed while it was under way.
+    """Return the messages as columns, each message split into parts if routes changed while it was in flight.
 
     A part has bytes in proportion to its time. The column `routes` is the index of the routes in force from `begun` to
     `until`.
@@ -191,7 +191,7 @@ def _by_link(form: UnderlayForm, pair_of: NDArray[np.int64]) -> dict[int, NDArra
 
 
 def _carried_until(moments: Floats, begun: Floats, arrived: Floats, amounts: Floats) -> Floats:
-    """Return the sum carried up to each of `moments`; each of `amounts` flows evenly from `begun` to `arrived`."""
+    """Return the amount carried up to each of `moments`; each of `amounts` flows evenly from `begun` to `arrived`."""
     until = np.zeros(len(moments))
     slow = arrived > begun
     slopes = amounts[slow] / (arrived - begun)[slow]

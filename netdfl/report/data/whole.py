@@ -1,4 +1,4 @@
-"""All data of one run's page, as one JSON object."""
+"""All data of one run's HTML page, as one JSON object."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_CLASSES = 50
 
 
 def page_data(run: Run, *, tolerant: bool = False) -> Made:
-    """Return the page's data of `run`, in plain JSON; missing parts are empty or None.
+    """Return the data of the HTML page of `run`, in plain JSON; missing parts are empty or None.
 
     If `tolerant`, a part whose files are damaged counts as missing, and `troubles` says why.
 
@@ -50,9 +50,9 @@ def page_data(run: Run, *, tolerant: bool = False) -> Made:
 
 
 def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], object], object]]:
-    """Return for each part of the data the function that reads it, and the value that replaces it if that fails.
+    """Return for each part of the page's data the function that reads it, and the value if its files are damaged.
 
-    Some functions read parts that were `made` before.
+    Some functions use parts that were put into `made` before.
     """
     unread = {"title": run.path.name, "verdict": "can't be read", "state": "ended", "subtitle": "", "footer": ""}
     none: Made = {"src": [], "dst": []}
@@ -87,13 +87,13 @@ def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], o
 
 
 def _round_times(run: Run) -> Made | None:
-    """Return the length of each round and the deadline in force, as in `result.json`."""
+    """Return the length of each round and the deadline for waits that applied in it, as in `result.json`."""
     spent = run.result.get("time") if run.finished else None
     return None if spent is None else {key: shorten(values) for key, values in spent["rounds"].items()}
 
 
 def _partition(run: Run) -> Made | None:
-    """Return the distribution of the data over clients; None if it is unknown, or too large to draw."""
+    """Return the number of samples by class at each client; None if it is unknown, or too large to draw."""
     partition = run.partition
     if partition is None or len(partition["counts"]) > MOST_CLIENTS or len(partition["classes"]) > MOST_CLASSES:
         return None
