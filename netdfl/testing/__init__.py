@@ -22,10 +22,10 @@ __all__ = ["explore", "prove"]
 def explore(
     scenario: Scenario | str | Path | Json, *, runs: int = 200, seed: int = 0, jobs: int = 1
 ) -> ExplorationResult:
-    """Assert that no run of `scenario` fails, among `runs` variants drawn from its block `explore`: one line of a test.
+    """Assert that none of `runs` simulated runs of `scenario`, with faults drawn by its block `explore`, fails.
 
     The same seed leads to the same search. Raises AssertionError with every cause of failure, and the smallest scenario
-    that shows the first one; InputError for a scenario that can't be explored.
+    that fails by the most frequent one; InputError for a scenario that can't be explored.
     """
     from netdfl.explore.explore import Budget, Exploration
     from netdfl.scenario.load import load
@@ -48,10 +48,11 @@ def prove(
     consensus: float | None = None,
     jobs: int = 1,
 ) -> ProofAnswer:
-    """Assert that `scenario` survives every schedule within a bound, such as `loss: 2, crash: 1`: one line of a test.
+    """Assert that `scenario` survives every schedule of faults within a bound, such as `loss: 2, crash: 1`.
 
-    By default no schedule may stall, leave a node unfinished, diverge or lose push-sum weight. Raises AssertionError
-    with the smallest schedule that breaks a property, as a scenario; InputError where nothing can be proven.
+    By default no schedule may make the fleet stall, leave a node unfinished, diverge or lose push-sum weight. Raises
+    AssertionError with the smallest schedule that breaks a property, as a scenario; InputError where nothing can be
+    proven.
     """
     from netdfl.prove.bound import read_bound
     from netdfl.prove.counterexample import write_counterexample
@@ -72,7 +73,7 @@ def prove(
 
 
 def _told(exploration: Exploration, explored: ExplorationResult) -> str:
-    """Return a text with all causes and their counts, and the scenario that shows the first cause."""
+    """Return a text with all causes of failure and their counts, and a small scenario that fails by the first cause."""
     from netdfl.core.errors import InputError
     from netdfl.explore.explore import by_rate
     from netdfl.explore.findings import FindingScenarios

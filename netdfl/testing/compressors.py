@@ -1,4 +1,4 @@
-"""Checks that a compressor keeps its contract; run them on a compressor of your own.
+"""Checks that a compressor keeps its contract (`netdfl.compression.base.Compressor`); run them on your own compressor.
 
     def test_mine() -> None:
         check_compressor(lambda: Mine(bits=3))
@@ -28,7 +28,7 @@ _DIMS = (0, 1, 2, 7, 64, 513, 1000)
 
 
 def check_compressor(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
-    """Run every check in this module on the compressor that `make` returns."""
+    """Run every check in this module on the compressor that `make` returns; statistical checks encode `draws` times."""
     for each in (check_round_trip, check_zero, check_owns_memory, check_repeatable, check_refuses_non_finite):
         each(make, seed=seed)
     check_any_size(make, seed=seed)
@@ -72,7 +72,7 @@ def check_zero(make: Make, *, seed: int = 0) -> None:
 
 
 def check_owns_memory(make: Make, *, seed: int = 0) -> None:
-    """Check that neither the original vector nor the decoded one shares memory with the encoding."""
+    """Check that neither the original vector nor the decoded one shares memory with the encoded vector."""
     x = _gaussian(300, seed)
     encoded = make().compress(x, np.random.default_rng(seed))
     before = _contents(encoded)
@@ -99,7 +99,7 @@ def check_repeatable(make: Make, *, dim: int = 100_003, seed: int = 0) -> None:
 
 
 def check_refuses_non_finite(make: Make, *, seed: int = 0) -> None:
-    """Check that a NaN or infinity anywhere is a ValueError."""
+    """Check that encoding a vector with a NaN or infinity anywhere raises ValueError."""
     for bad in (math.nan, math.inf, -math.inf):
         for at in (0, 600, 999):
             x = _gaussian(1000, seed)

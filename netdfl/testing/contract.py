@@ -1,4 +1,4 @@
-"""The contract of an algorithm: checks that every entry of the catalog passes, and that your own should pass.
+"""The contract of an algorithm: checks that every algorithm in netdfl's catalog passes, and that your own should pass.
 
     from netdfl.testing.contract import check_algorithm
     check_algorithm(Entry(build=my_algorithm, family="gossip", needs=frozenset({"doubly"}), source="mine"))
@@ -48,7 +48,7 @@ EXCHANGE = Exchange(wait=WaitPolicy(announce=True))
 
 @dataclass(frozen=True)
 class SmallFleet:
-    """A small network, and the tasks of its nodes."""
+    """A small network of nodes and the nodes' training tasks, on which an algorithm is checked."""
 
     network: Network
     tasks: Mapping[NodeId, Quadratic]
@@ -63,7 +63,7 @@ ContractCheck = Callable[[Entry], None]
 
 
 def network_for(entry: Entry, streams: Streams) -> Network:
-    """Return a network that suits the algorithm.
+    """Return a small network that suits the algorithm of the catalog `entry`.
 
     It has a star where a server is needed, and directed, changing links where the columns of the matrix must sum to 1.
     """
@@ -80,14 +80,14 @@ def network_for(entry: Entry, streams: Streams) -> Network:
 
 
 def consensus_fleet(entry: Entry, seed: int = 0) -> SmallFleet:
-    """Return nodes that start at different vectors, without a gradient."""
+    """Return a fleet whose nodes start at different vectors and have no gradient, on a network that suits `entry`."""
     streams = Streams(seed)
     network = network_for(entry, streams)
     return SmallFleet(network, {i: consensus(i, streams, dim=DIM) for i in range(network.num_nodes)})
 
 
 def quadratic_fleet(entry: Entry, seed: int = 0, noise: float = 0.0) -> SmallFleet:
-    """Return nodes that start at 0 with quadratics whose optima lie around 3."""
+    """Return a fleet whose nodes start at 0 and minimize quadratics with optima around 3; `noise`: of the gradients."""
     streams = Streams(seed)
     network = network_for(entry, streams)
     tasks = {i: _around_three(i, streams, noise) for i in range(network.num_nodes)}
@@ -101,7 +101,7 @@ def _around_three(node: NodeId, streams: Streams, noise: float) -> Quadratic:
 
 
 def agrees_without_gradient(entry: Entry) -> None:
-    """Check that without a gradient all models meet; with a server, at the server's model."""
+    """Check that without a gradient all models come close to each other within 60 rounds."""
     alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry)
     before = _spread(alg, first_states(alg, fleet.tasks, fleet.network.view))
     states = _after(alg, fleet, 60)
@@ -126,7 +126,7 @@ def _compressed_or_not(entry: Entry) -> Iterator[Algorithm]:
 
 
 class _FixedStartTask:
-    """A task that starts at a given vector."""
+    """A wrapper around a task in which the node starts at a given vector."""
 
     def __init__(self, task: Quadratic, start: Tensor) -> None:
         self._task, self._start = task, start
@@ -154,8 +154,8 @@ def mixes_as_the_matrix(entry: Entry) -> None:
     """Check that each step of uncompressed mixing is the matrix product X+ = M X.
 
     X stands for the vectors before and after training alike, so the check holds for either order of mixing and
-    stepping; a server's row of M is the mean of the participants. Where pairs meet, M is the product of their averages;
-    where nodes choose their receivers themselves, M follows their choice.
+    gradient step; a server's row of M is the mean of the participants. In pairwise gossip, M is the product of the
+    pairs' averages; where nodes choose their receivers themselves, M follows their choice.
     """
     alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry, seed=1)
     states, views = first_states(alg, fleet.tasks, fleet.network.view), _views(fleet, 0)
@@ -175,13 +175,13 @@ def mixes_as_the_matrix(entry: Entry) -> None:
 
 
 def _beside(alg: Algorithm, state: NodeState, fleet: SmallFleet, view: View) -> Extras:
-    """Return the vectors that the local solver sends besides the model, without integer ones such as masks."""
+    """Return the floating-point vectors that a node's local solver sends besides its model."""
     _, update = state.train(alg, fleet.tasks[view.node].data(view.round), view)
     return {name: value for name, value in update.extras.items() if value.is_floating_point()}
 
 
 def _chosen_matrix(alg: Algorithm, states: States, updates: Updates, views: Mapping[NodeId, View]) -> Tensor:
-    """Return the matrix in which each node sends equal shares to its chosen receivers and to itself."""
+    """Return the mixing matrix in which each node gives equal weights to its chosen receivers and to itself."""
     matrix = torch.eye(len(states), dtype=torch.float64)
     for i, s in states.items():
         _, outbox = s.outgoing(alg, updates[i], 0, views[i])
@@ -223,7 +223,7 @@ def converges_on_a_quadratic(entry: Entry) -> None:
 
 
 def survives_save_and_load(entry: Entry) -> None:
-    """Check that four rounds with states saved and loaded after two equal four rounds in one go, bit for bit."""
+    """Check that saving and loading the nodes' states after two of four rounds changes no bit of the result."""
     alg, fleet = entry.build(EXCHANGE), quadratic_fleet(entry, noise=0.1)
     view_of = fleet.network.view
     first = first_states(alg, fleet.tasks, view_of)
@@ -237,7 +237,7 @@ def survives_save_and_load(entry: Entry) -> None:
 
 
 def identity_changes_nothing(entry: Entry) -> None:
-    """Check that compressing messages by the identity changes no result; a method may refuse compression instead."""
+    """Check that compression of messages by the identity changes no result; an algorithm may refuse compression."""
     plain = entry.build(EXCHANGE)
     try:
         compressed = entry.build(replace(EXCHANGE, compressor=IdentityCompressor()))
@@ -301,7 +301,7 @@ CHECKS: Mapping[str, ContractCheck] = by_name(*map(_in_words, _ALL))
 
 
 def check_algorithm(entry: Entry) -> None:
-    """Run every check on a catalog entry, or one of your own. Raises AssertionError."""
+    """Run every check of this module on the algorithm of a catalog entry, or of your own. Raises AssertionError."""
     for check in CHECKS.values():
         check(entry)
 
@@ -311,7 +311,7 @@ def _run(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
 
 
 def _after(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
-    """Return the states after some rounds computed step by step, with all nodes in the same round.
+    """Return the nodes' states after `num_rounds` rounds computed step by step, with all nodes in the same round.
 
     `same_seed_same_result` compares the node's own loop with these rounds.
     """
@@ -343,7 +343,7 @@ def _conserved(alg: Algorithm, fleet: SmallFleet, states: States) -> tuple[Tenso
 
 
 def _gap(alg: Algorithm, fleet: SmallFleet, states: States) -> float:
-    """Return by how much the mean loss of the average model exceeds its minimum; a server's quadratic is left out."""
+    """Return by how much the mean loss of the average model over the clients' quadratics exceeds its minimum."""
     x, w = _conserved(alg, fleet, states)
     tasks = [task for i, task in fleet.tasks.items() if i != fleet.server]
     best = optimum(tasks)
@@ -356,7 +356,7 @@ def _same(expected: States, got: States, what: str) -> None:
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Return whether types, structure, numbers and the bits of tensors are equal; NaN equals NaN."""
+    """Return whether two nested values are equal in types, structure, numbers and bits of tensors; NaN equals NaN."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return list(a) == list(b) and all(equal(a[key], b[key]) for key in a)
     if type(a) is not type(b):

@@ -1,4 +1,4 @@
-"""The search for leftovers of a run: processes, files, sockets, threads, and devices and routes of this machine."""
+"""The search for what an ended run left behind: processes, sockets, threads, and network devices of this machine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 MARK = "NETDFL_TEST_MARK"
-"""An environment variable whose value identifies the processes that a test started."""
+"""The name of an environment variable whose value identifies the processes that a test started."""
 MOST_S = 10.0
-"""The most seconds that something that ended may take to disappear."""
+"""The most seconds that a process or other resource of an ended run may take to disappear."""
 
 GRPCS = "_poll_wrapper"
 SOCKETS_OF_POLLING = 2
@@ -25,9 +25,9 @@ _DOCKERS = re.compile(r"docker0|br-[0-9a-f]{12}|veth[0-9a-f]{7}")
 
 
 def left_over(look: Look, before: Found, most_s: float = MOST_S) -> dict[str, set[str]]:
-    """Return, by kind, what `look` finds now and did not find in `before`.
+    """Return, by kind, the resources (such as processes) that `look` returns now and that are not in `before`.
 
-    It looks repeatedly until nothing is left, for at most `most_s` seconds.
+    It calls `look` repeatedly until there are none, for at most `most_s` seconds.
     """
     until = time.monotonic() + most_s
     while left := _new(look(), before):
@@ -38,7 +38,7 @@ def left_over(look: Look, before: Found, most_s: float = MOST_S) -> dict[str, se
 
 
 def _named(pid: str) -> str:
-    """Return a process id with the process's command, if it still exists."""
+    """Return the process id `pid` as text with the process's command line, if the process still exists."""
     try:
         return f"{pid}: {Path('/proc', pid, 'cmdline').read_bytes().replace(bytes(1), b' ').decode(errors='replace')}"
     except OSError:
@@ -51,7 +51,7 @@ def _new(now: Found, before: Found) -> dict[str, set[str]]:
 
 
 def marked(mark: str) -> set[int]:
-    """Return the ids of processes with `MARK=mark` in their environment, which children inherit."""
+    """Return the ids of processes that have the environment variable `MARK` set to `mark`, which children inherit."""
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -73,7 +73,7 @@ def network() -> dict[str, set[str]]:
 
 
 def containers() -> dict[str, set[str]]:
-    """Return the containers and networks that runs created, found by their common label."""
+    """Return the names of Docker containers and networks that runs of fleets created, found by their common label."""
     labelled = ["--filter", "label=netdfl.launcher", "--format"]
     listed = {
         "containers": ["docker", "ps", "--all", *labelled, "{{.Names}}"],
@@ -86,7 +86,7 @@ def containers() -> dict[str, set[str]]:
 
 
 def own() -> dict[str, set[str]]:
-    """Return the threads and sockets of this process, except one thread that gRPC keeps."""
+    """Return the threads and sockets of this process, except a polling thread that gRPC keeps, and its sockets."""
     names = [each.name for each in threading.enumerate()]
     polling = [name for name in names if GRPCS in name]
     sockets = sum(name.startswith("socket:") for name in _open_files())

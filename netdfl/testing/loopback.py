@@ -1,4 +1,4 @@
-"""A whole fleet in one event loop over perfect links: the shortest way to run an algorithm in a test."""
+"""A whole fleet in one event loop, over links without delay: the shortest way to run an algorithm in a test."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ViewOf = Callable[[NodeId, int], View]
 
 
 class SilentRecorder:
-    """A recorder that discards all rows."""
+    """A recorder of a node's metrics, waits and events that discards them."""
 
     def event(self, *said: object, **details: object) -> None:
-        """Discard an event."""
+        """Discard the event, metrics or other row that is passed."""
 
     outcome = metrics = wait = flush = close = event
 
 
 class InlineWorker:
-    """A worker that runs every function at once, in the thread of the event loop."""
+    """A worker that runs a node's computations at once, in the thread of the event loop."""
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run the function now."""
+        """Call `function` with `args` now, and return its result; `what` is ignored."""
         return function(*args)
 
     def spare(self, numel: int) -> bool:
@@ -53,23 +53,23 @@ class Loopback:
     lost: Callable[[Message], bool]
 
     def attach(self, sink: Sink) -> None:
-        """Register the node's sink, so that messages can be delivered."""
+        """Register the mailbox of this node, so that messages to it can be delivered."""
         self.sinks[self.node] = sink
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Deliver the messages at once."""
+        """Deliver the messages to their receivers' mailboxes at once, except those for which `lost` is true."""
         for message in messages_of(multicasts):
             if not self.lost(message) and deliver_one(self.sinks[message.dst], message) is None:
                 raise AssertionError(f"mailbox of node {message.dst} is full")
         await asyncio.sleep(0)
 
     async def aclose(self) -> None:
-        """Do nothing, because no message is under way."""
+        """Do nothing, because no message is in flight."""
 
 
 @dataclass
 class LastState:
-    """A recorder of a node's states and push-sum weights, one at the end of every round."""
+    """A recorder of a node's states and push-sum weights at the end of every round, through the runtime's hooks."""
 
     states: list[NodeState] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
@@ -78,7 +78,7 @@ class LastState:
         """Do nothing."""
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Store the state and the weight."""
+        """Store the state and the push-sum weight."""
         self.states.append(state)
         self.weights.append(weight)
 
@@ -91,7 +91,10 @@ def run_fleet(
     *,
     lost: Callable[[Message], bool] = lambda message: False,
 ) -> dict[NodeId, LastState]:
-    """Run `algorithm` on all nodes of `tasks`; return every node's states, one per round."""
+    """Run `algorithm` on all nodes of `tasks`; return every node's states and push-sum weights after each round.
+
+    `view_of` returns a node's neighbors and mixing weights in a round; messages for which `lost` is true get lost.
+    """
     sinks: dict[NodeId, Sink] = {}
     kept = {i: LastState() for i in tasks}
     push = algorithm.family != "server" and algorithm.mixing.push

@@ -1,7 +1,7 @@
-"""Rounds of a whole fleet computed step by step: without an event loop, messages under way, or time.
+"""Rounds of a whole fleet computed step by step: without an event loop, messages in flight, or time.
 
-The parts of an algorithm are called in the order in which the loop of its family calls them, for all nodes at once,
-over links that lose nothing. So a test can look at states between two steps, and compare the loop's result.
+The methods of an algorithm are called in the order in which a node's own loop calls them, for all nodes at once, over
+links that lose nothing. So a test can inspect states between two steps, and compare the result of the nodes' loop.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def first_states(alg: Algorithm, tasks: Tasks, view_of: ViewOf) -> States:
 def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, num_rounds: int) -> States:
     """Return every node's state after `num_rounds` more rounds.
 
-    In pairwise gossip, pairs meet one after the other, in the order of the nodes that ask; where sending overlaps with
-    training, messages still arrive within their round.
+    In pairwise gossip, pairs average one after the other, in the order of the nodes that initiate; where sending
+    overlaps with training, messages still arrive within their round.
     """
     for _ in range(num_rounds):
         views = {i: view_of(i, s.round) for i, s in states.items()}
@@ -39,12 +39,12 @@ def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, n
 
 
 def in_step(alg: Algorithm) -> bool:
-    """Return whether rounds wait for neighbors' messages, so that these functions compute what the loop does."""
+    """Return whether rounds of `alg` wait for neighbors' messages, so that this module computes what nodes do."""
     return alg.family in ("gossip", "server") or (alg.family == "overlap" and alg.mixing.lag == 0)
 
 
 def exchange(alg: Algorithm, states: States, updates: Updates, views: Views) -> tuple[States, Updates]:
-    """Make all mixing steps of one gossip round, starting from the given updates."""
+    """Make all mixing steps of one gossip round, starting from the nodes' states and their updates by training."""
     round = next(iter(views.values())).round
     for step in range(alg.mixing.num_steps(round, next(iter(views.values())))):
         sent = {i: s.outgoing(alg, updates[i], step, views[i]) for i, s in states.items()}

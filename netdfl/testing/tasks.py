@@ -26,7 +26,7 @@ from netdfl.training.tasks.task import Task
 def check_task(make: Callable[[], Task], *, share: float = 0.2) -> None:
     """Run every check on the task that `make` returns.
 
-    `share` is the part of its data that becomes the test set, if it has none. Raises AssertionError with the
+    `share` is the fraction of its data that becomes the test set, if it has none. Raises AssertionError with the
     difference, or the error that the task itself raises.
     """
     first, again = _made(make, share), _made(make, share)
@@ -63,7 +63,7 @@ def learns(model: FlatModel, samples: Samples) -> None:
 
 
 def is_judged(task: Task, model: FlatModel, samples: Samples) -> None:
-    """Check that the figures with which the task evaluates a model are finite numbers with plain names."""
+    """Check that the metrics with which the task evaluates a model are finite numbers with plain names."""
     found = outcome(model, model.flat(), samples)
     for name, value in task.metrics(found.outputs, found.targets).items():
         assert name.isidentifier(), f"a figure is called {name!r}: use plain words"

@@ -1,4 +1,4 @@
-"""The conformance suite of transports: behavior common to all worlds, on a real or virtual clock.
+"""The conformance suite of transports: behavior that all must have, on a real or virtual clock.
 
     @pytest.mark.parametrize("check", TRANSPORT_CHECKS)
     async def test_conformance(check):
@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 
 class LedgerRow(NamedTuple):
-    """A ledger's row on one message whose fate is known."""
+    """A stored report of a transport on one message whose fate (delivered, lost and so on) is known."""
 
     message: Message
     nbytes: int
@@ -39,7 +39,7 @@ class LedgerRow(NamedTuple):
 
 @dataclass(eq=False)
 class KeptLedger:
-    """A ledger that stores everything that transports report."""
+    """A ledger that stores everything that transports report: sent messages, their fates, and refusals."""
 
     handed: list[Message] = field(default_factory=list)
     rows: list[LedgerRow] = field(default_factory=list)
@@ -47,11 +47,11 @@ class KeptLedger:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Store the messages."""
+        """Store the messages of `multicast`, one for each receiver, as sent."""
         self.handed += multicast.messages
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Store a row for each message."""
+        """Store a row with the fate of each message in `outcome`."""
         edges, (kind, incarnation, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
         for (src, dst), payload in zip(edges, payloads, strict=True):
             message = Message(src, dst, kind, incarnation, round, step, attempt, payload)
@@ -59,16 +59,16 @@ class KeptLedger:
         self._changed.set()
 
     def refused(self, edge: Edge | None, reason: str, what: str) -> None:
-        """Store the refusal."""
+        """Store that a receiver refused a message on `edge`, with the reason and a description."""
         self.refusals.append((edge, reason, what))
         self._changed.set()
 
     async def until_settled(self, count: int) -> None:
-        """Return when there are `count` rows. Raises TimeoutError after a minute."""
+        """Return when the fates of `count` messages are known. Raises TimeoutError after a minute."""
         await _until(self._changed, self.rows, count)
 
     async def until_refused(self, count: int) -> None:
-        """Return when there are `count` refusals. Raises TimeoutError after a minute."""
+        """Return when receivers have refused `count` messages. Raises TimeoutError after a minute."""
         await _until(self._changed, self.refusals, count)
 
 
@@ -82,7 +82,10 @@ class KeptSink:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Accept as many messages as there is room for. Raises TypeError for a message outside a list."""
+        """Accept messages up to the capacity; return None for each of the others, whose senders must wait.
+
+        Raises TypeError for a message outside a list.
+        """
         if isinstance(messages, Message):
             raise TypeError("a sink takes all that comes at one instant: `fates = sink.deliver([message])`")
         room = len(messages) if self.capacity is None else max(0, self.capacity - len(self.messages))
@@ -92,12 +95,12 @@ class KeptSink:
         return [*[Fate.DELIVERED] * len(taken), *[None] * (len(messages) - len(taken))]
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Store the callback for `make_room`."""
+        """Store `callback`, which `make_room` then calls."""
         self._callbacks.append(callback)
         self._changed.set()
 
     def make_room(self) -> None:
-        """Remove the limit, and call the stored callbacks."""
+        """Remove the limit to the number of messages, and call the stored callbacks of waiting transports."""
         self.capacity = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -108,7 +111,7 @@ class KeptSink:
         await _until(self._changed, self.messages, count)
 
     async def until_waiting(self, count: int = 1) -> None:
-        """Return when `count` messages wait for room. Raises TimeoutError after a minute."""
+        """Return when transports have asked `count` times to be called back. Raises TimeoutError after a minute."""
         await _until(self._changed, self._callbacks, count)
 
 
@@ -126,18 +129,18 @@ def vector_payload(values: np.ndarray[Any, Any], meta: Mapping[str, Scalar] | No
 
 
 def data_message(edge: Edge, round: int, payload: Payload) -> Message:
-    """Return a data message of epoch 0, step 0."""
+    """Return a data message with `payload` in the first step of `round`, from a node that never restarted."""
     return Message(edge[0], edge[1], Kind.DATA, 0, round, 0, 0, payload)
 
 
 def contents(payload: Payload) -> tuple[dict[str, tuple[str, tuple[int, ...], bytes]], Mapping[str, Scalar]]:
-    """Return a payload's arrays and metadata as plain values, which are equal if the contents are."""
+    """Return a message payload's arrays and metadata as plain values, which are equal if the contents are."""
     arrays = {name: (array.dtype, tuple(array.shape), bytes(array.data)) for name, array in payload.arrays.items()}
     return arrays, dict(payload.meta)
 
 
 async def keeps_order_per_edge(fleet: FleetFactory) -> None:
-    """Check that data messages of an edge arrive once, in order and unchanged, at any size."""
+    """Check that data messages on one edge arrive once, in order of sending and unchanged, at any size."""
     sizes = [0, 1, 1000, 300_000, 10, 400_000, 2]
     rounds = range(4 * len(sizes))
     async with _attached(fleet, 3) as (transports, sinks, ledger):
@@ -162,7 +165,7 @@ async def keeps_order_per_edge(fleet: FleetFactory) -> None:
 
 
 async def keeps_every_field(fleet: FleetFactory) -> None:
-    """Check that kinds, numbers, dtypes, shapes and nested metadata arrive unchanged."""
+    """Check that a message's kind, round and other numbers, dtypes, shapes and nested metadata arrive unchanged."""
     meta: dict[str, Scalar] = {"w": 0.1, "n": -(2**40), "s": "é", "on": True, "none": None, "l": [1, {"a": [2.5]}]}
     arrays = {
         f"{dtype}-{shape}": Array(dtype, shape, memoryview(bytes(ITEM_BYTES[dtype] * int(np.prod(shape)))))
@@ -232,7 +235,7 @@ async def full_mailbox_slows_the_sender(fleet: FleetFactory) -> None:
 
 
 async def close_settles_what_is_in_flight(fleet: FleetFactory) -> None:
-    """Check that after `aclose` every message that was given to the transport has exactly one row."""
+    """Check that, once transports are closed, every sent message was reported with exactly one fate."""
     async with _attached(fleet, 2, {1: KeptSink(capacity=1)}) as (transports, _, ledger):
         await transports[0].send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(9))) for t in range(4)]))
         await ledger.until_settled(1)

@@ -1,4 +1,6 @@
-"""The test bench for the suite of worlds: runs each test fleet once, for all checks that look at it.
+"""The test bench of the conformance suite for worlds (ways to execute a fleet, such as simulation or processes).
+
+Each test fleet runs once, for all checks of its results.
 
 It uses only what every user has: `netdfl.run`, the command line, and run directories.
 """
@@ -30,12 +32,12 @@ from netdfl.testing.leftovers import MARK, Found, left_over, marked, own
 
 PATIENCE_S = 240.0
 BUSY_S = 30.0
-"""The most seconds that something that ended may take to disappear on a busy machine."""
+"""The most seconds that a resource of an ended run, such as a process, may take to disappear on a busy machine."""
 Keys: TypeAlias = dict[str, Any]
 
 
 class CommandOutput(NamedTuple):
-    """A finished call of the command line: its exit code, its output, its run directory."""
+    """A finished call of `netdfl run`: its exit code, its output as text, its run directory."""
 
     code: int
     text: str
@@ -43,18 +45,18 @@ class CommandOutput(NamedTuple):
 
     @property
     def result(self) -> dict[str, Any]:
-        """The contents of `result.json`."""
+        """The contents of the run's file `result.json`."""
         return netdfl.open_run(self.path).result
 
 
 class RunningCommand(NamedTuple):
-    """A call of the command line that is still running."""
+    """A call of `netdfl run` in a process of its own that is still running."""
 
     process: subprocess.Popen[str]
     path: Path
 
     def until_round(self, round: int) -> None:
-        """Wait until every node is in `round` or later."""
+        """Wait until every node of the run is in `round` or later."""
         process = self.process
         met = lambda: min(rounds_of(self.path), default=-1) >= round  # noqa: E731
         until(met, lambda: process.poll() is not None, process.communicate)
@@ -71,28 +73,28 @@ class RunningCommand(NamedTuple):
 
 
 def kill_process(path: Path, node: NodeId) -> None:
-    """Kill the process of a node, which is found by `fleet.json`."""
+    """Kill the process of `node`, whose process id is in `fleet.json` in the run directory `path`."""
     (pid,) = (each["pid"] for each in nodes_of(path) if each["node"] == node)
     os.kill(pid, signal.SIGKILL)
 
 
 def nothing_more() -> Found:
-    """Return no findings, for a world whose runs can leave behind nothing of its own kind."""
+    """Return no leftovers, for a world whose runs leave no resources beyond those that are searched for every world."""
     return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options for running fleets in one world.
+    """The options for running test fleets in one world, a way to execute a fleet, such as a simulation or processes.
 
     Attributes:
         world: the section `world` of every scenario.
         on_messages: keys added to that section in scenarios whose links must lose whole messages.
         fleets_at_once: whether one process may run several fleets at a time.
-        rounds_of_seconds: for how many rounds a fleet of small models takes seconds.
+        rounds_of_seconds: so many rounds of a fleet of small models take some seconds.
         kill: kills a node's process from outside, given the run directory and the node.
-        look: finds what runs in this world may leave behind.
-        a_kill_leaves: the kinds of leftovers that a killed supervisor leaves until the next run.
+        look: returns by kind the resources that runs in this world may leave behind, such as containers.
+        a_kill_leaves: the kinds of resources that a killed supervisor leaves until the next run.
     """
 
     world: Keys
@@ -107,11 +109,11 @@ class Options:
 class Bench:
     """A test bench that runs fleets in one world, used as `with Bench(...) as bench`.
 
-    `left` has the leftovers found after each group of runs.
+    `left` has the resources, such as processes, that were left behind after each group of runs.
     """
 
     def __init__(self, options: Options) -> None:
-        """Prepare to run fleets by `options`."""
+        """Prepare to run fleets in the world of `options`, in a new temporary folder."""
         self.options, self.world = options, dict(options.world)
         self.folder = Path(tempfile.mkdtemp(prefix="netdfl-worlds-"))
         self.left: dict[str, dict[str, set[str]]] = {}
@@ -128,7 +130,7 @@ class Bench:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Remove all files and processes."""
+        """Remove all files and processes of the runs."""
         self._outside.close()
         for pid in marked(self._mark):
             os.kill(pid, signal.SIGKILL)
@@ -137,7 +139,7 @@ class Bench:
     # fleets by netdfl.run
 
     def fleets(self, plays: Mapping[str, Keys]) -> dict[str, FinishedRun]:
-        """Run scenarios, each only once: a later call returns the earlier result.
+        """Return the finished runs of scenarios, given by name as their keys; each runs only at the first call.
 
         They run at the same time if the world allows several fleets in one process.
         """
@@ -150,7 +152,7 @@ class Bench:
 
     @contextmanager
     def going(self, plays: Mapping[str, Keys]) -> Iterator[dict[str, Future[FinishedRun]]]:
-        """Run scenarios at the same time; the body of the `with` acts on them meanwhile."""
+        """Run scenarios, given by name, at the same time; the body of the `with` acts on the running fleets."""
         with self.looking(" and ".join(plays)), ThreadPoolExecutor(len(plays)) as pool:
             yield {name: pool.submit(self._play, name, keys) for name, keys in plays.items()}
 
@@ -158,19 +160,19 @@ class Bench:
         return netdfl.run(self.scenario(name, keys), out=self.folder / name, page=False)
 
     def scenario(self, name: str, keys: Keys) -> dict[str, Any]:
-        """Return a scenario for this world, with the given name and keys."""
+        """Return a scenario that runs in this bench's world, with the given name and keys."""
         return {"schema": "netdfl/1", "name": name, "world": self.world, **keys}
 
     # fleets by the command line
 
     def file(self, name: str, keys: Keys) -> Path:
-        """Write a scenario for this world to a file; return its path."""
+        """Write a scenario that runs in this bench's world to a file; return its path."""
         file = self.folder / f"{name}.yaml"
         file.write_text(json.dumps(self.scenario(name, keys)), encoding="utf-8")
         return file
 
     def start(self, name: str, file: Path, *options: str, out: Path | None = None) -> RunningCommand:
-        """Start a run of a scenario file by the command line."""
+        """Start `netdfl run` on a scenario file, with `options`; its run directory is `out`, or has the name `name`."""
         path = out or self.folder / name
         command = [sys.executable, "-m", "netdfl", "run", str(file), f"--out={path}", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -180,7 +182,7 @@ class Bench:
 
     @contextmanager
     def looking(self, name: str, but_for: Collection[str] = ()) -> Iterator[None]:
-        """Store under `name` the leftovers of what happens inside the `with`, except the kinds in `but_for`."""
+        """Store under `name` the resources that runs inside the `with` leave behind, except the kinds in `but_for`."""
 
         def look() -> Found:
             return {kind: what for kind, what in self._found().items() if kind not in but_for}
@@ -235,6 +237,6 @@ def events(run: Run, *kinds: str) -> list[tuple[str, NodeId | None, int, dict[st
 
 
 def rounds_played(run: Run, node: NodeId) -> list[int]:
-    """Return the rounds that a node has finished, in order of time."""
+    """Return the rounds that a node finished in the recorded `run`, in order of time."""
     rows = run.rows("SELECT round FROM metrics WHERE name = 'round_s' AND node = ? ORDER BY at_s", [node])
     return [round for (round,) in rows]

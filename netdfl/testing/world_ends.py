@@ -1,4 +1,4 @@
-"""Checks of runs as a whole, for every world: results, the record, interrupts, resumption, a full disk."""
+"""Checks of whole runs, for every world (way to execute a fleet): records, interrupts, resumption, full disks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEARNING: Mapping[str, Keys] = {
     "a-server": AGREEING
     | {"algorithm": {"name": "fedavg", "lr": 0.1}, "topology": {"kind": "star", "participation": 0.5}},
 }
-"""Scenarios, one of each family. Only one trains, as that needs torch in every node; the others agree on a mean."""
+"""Scenarios, one for each family of algorithms. Only one trains, as that needs torch; the others average vectors."""
 NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name NOT LIKE '%\\_s' ESCAPE '\\' ORDER BY ALL"
 LONG: Keys = GOSSIP | {"rounds": 1_000_000, "evaluation": {"every": 1_000_000}}
 RESUMED: Keys = PUSH | {
@@ -61,7 +61,7 @@ def quickstart(bench: Bench) -> None:
 
 
 def same_numbers_as_simulated(bench: Bench) -> None:
-    """Check that over perfect links the figures and models equal the simulated world's, bit for bit."""
+    """Check that over perfect links the metrics and models equal the simulation's, bit for bit."""
     for name, finished in bench.fleets(LEARNING).items():
         path, keys = finished.path, LEARNING[name] | {"world": {"kind": "simulated"}}
         expected = netdfl.run(bench.scenario(name, keys), out=bench.folder / f"{name}-simulated", page=False).path
@@ -73,14 +73,14 @@ def same_numbers_as_simulated(bench: Bench) -> None:
 
 
 def repeats_itself(bench: Bench) -> None:
-    """Check that the same scenario gives the same event log again."""
+    """Check that a second run of the same scenario has the same event log."""
     for name, finished in bench.fleets(LEARNING).items():
         again = netdfl.run(bench.scenario(name, LEARNING[name]), out=bench.folder / f"{name}-again", page=False)
         assert finished.result["event_log_hash"] == again.result["event_log_hash"]
 
 
 def whole_record(bench: Bench) -> None:
-    """Check the run directory: the scenario, the graph, every message, round and event, and every node's end."""
+    """Check that the run directory is complete: scenario, graph, every message, round and event, every node's end."""
     run = bench.fleets(LEARNING)["quickstart"].run
     assert netdfl.load(run.path / "scenario.yaml").name == "quickstart"
     assert run.graph is not None
@@ -104,7 +104,7 @@ def two_at_once(bench: Bench) -> None:
 
 
 def interrupt(bench: Bench) -> None:
-    """Check that the first Ctrl-C ends the run in good order: the record is kept and judged, the exit code is 130."""
+    """Check that Ctrl-C ends the run in good order: its record is kept, it gets a verdict, the exit code is 130."""
     assert "Traceback" not in (text := _interrupted(bench)), text
 
 
@@ -125,7 +125,7 @@ def _interrupted(bench: Bench) -> str:
 
 
 def resume_of_a_killed_run(bench: Bench) -> None:
-    """Check that a killed run leaves no process behind, and when resumed ends as it would have ended."""
+    """Check that a run that was killed leaves no process behind, and reaches its last round when it is resumed."""
     finished = _goes_on(bench)
     rounds = bench.options.rounds_of_seconds
     assert all(set(rounds_played(finished.run, node)) == set(range(rounds)) for node in range(4))
@@ -151,7 +151,7 @@ def _goes_on(bench: Bench) -> FinishedRun:
 
 
 def replay_of_a_killed_run(bench: Bench) -> None:
-    """Check that a resumed run has the event log of an undisturbed run."""
+    """Check that a run that was killed and resumed has the event log of an undisturbed run."""
     resume_of_a_killed_run(bench)
     undisturbed = bench.fleets({"left-alone": _resumed(bench) | {"checkpoint": {}}})["left-alone"]
     resumed = netdfl.open_run(bench.folder / "killed").result
@@ -159,7 +159,7 @@ def replay_of_a_killed_run(bench: Bench) -> None:
 
 
 def refuses_to_resume(bench: Bench) -> None:
-    """Check that a world whose runs can't be resumed refuses to resume one."""
+    """Check that resuming a killed run is refused, in a world whose runs can't be resumed."""
     assert "can be resumed" in _refusal(_killed(bench))
 
 
@@ -195,13 +195,13 @@ def nothing_left(bench: Bench) -> None:
 
 
 def nothing_left_but_by_a_kill(bench: Bench) -> None:
-    """Check leftovers as `nothing_left` does, but permit the kinds that a killed supervisor leaves."""
+    """Check as `nothing_left` does, in a world where a killed supervisor leaves some resources until the next run."""
     assert bench.options.a_kill_leaves
     nothing_left(bench)
 
 
 def kept_models(path: Path) -> dict[str, tuple[float, list[float]]]:
-    """Return every stored model of a run, by file name: its weight and its numbers."""
+    """Return every node's stored model in the run directory `path`, by file name: push-sum weight and numbers."""
     read = {file.name: read_snapshot(file) for file in sorted((path / "models").iterdir())}
     assert len(read) >= 4
     return {name: (snapshot.weight, snapshot.x.tolist()) for name, snapshot in read.items()}
@@ -222,7 +222,7 @@ def _resumed(bench: Bench) -> Keys:
 
 
 def _check_lives(run: Run, rounds: int) -> None:
-    """Check that nodes that returned after a crash continued after their own last rounds."""
+    """Check that each node, once the killed run was resumed, continued after its own last stored round."""
     for resumed in run.result.get("resumed", ()):
         for node, own in resumed["rounds"].items():
             assert own >= 5

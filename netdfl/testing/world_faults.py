@@ -1,4 +1,4 @@
-"""Checks of runs whose nodes fail, for every world, and their scenarios.
+"""Checks of runs whose nodes fail, for every world (way to execute a fleet), and their scenarios.
 
 The scenarios are small: four nodes agree on a few numbers, because the checks are about the fate of nodes.
 """
@@ -44,7 +44,7 @@ SERVER: Keys = GOSSIP | {
 }
 KEPT = {"state": "kept", "restart_after": "300ms"}
 LATE_ROUNDS = 120
-"""Enough rounds for a late node to join well before the last; weight under way at the end would not be counted."""
+"""Enough rounds for a late node to join well before the last; push-sum weight in flight at the end isn't counted."""
 
 CRASHES: Mapping[str, Keys] = {
     "crashes": GOSSIP
@@ -125,7 +125,7 @@ def crash_is_no_death(bench: Bench) -> None:
 
 
 def crash_and_return_with_kept_state(bench: Bench) -> None:
-    """Check that a node returns after its last finished round, repeats unacknowledged messages, and loses no weight."""
+    """Check that a node with kept state restarts after its last round, resends messages, loses no push-sum weight."""
     replayed = bench.fleets(CRASHES)["crashes"].run
     assert [(node, details) for _, node, _, details in events(replayed, "restart")] == [(2, {"epoch": 1})]
     assert rounds_played(replayed, 2) == list(range(8))
@@ -141,7 +141,7 @@ def crash_and_return_with_kept_state(bench: Bench) -> None:
 
 
 def crash_and_return_with_lost_state(bench: Bench) -> None:
-    """Check that a node returns with a neighbor's model, and that its lost and its new push-sum weight are counted."""
+    """Check that a node with lost state restarts with a neighbor's model, and its lost and new weight are counted."""
     lost = bench.fleets(_lossy(bench, RETURNS))["lost"]
     (restart,) = lost.result["restarts"]
     assert restart["model_of"] in (0, 1, 2)
@@ -164,7 +164,7 @@ def crash_after_the_last_round(bench: Bench) -> None:
 
 
 def crash_of_the_server(bench: Bench) -> None:
-    """Check that a returning server goes on, and that a run whose server stays away names the waiting clients."""
+    """Check that a restarted server goes on, and that a stall by a server that stays down names waiting clients."""
     ended = bench.fleets(SERVERS)
     returned, crashed = ended["server-returned"], ended["server-crashed"]
     assert returned.exit_code == ExitCode.PASS, returned.result["reasons"]
@@ -174,7 +174,7 @@ def crash_of_the_server(bench: Bench) -> None:
 
 
 def late_join(bench: Bench) -> None:
-    """Check that a node that joins late gets a neighbor's model and its own weight, and is not taken for crashed."""
+    """Check that a late node joins with a neighbor's model and push-sum weight 1, and doesn't count as crashed."""
     late = bench.fleets(CRASHES)["late"]
     assert late.exit_code == ExitCode.PASS, late.result["reasons"]
     found = events(late.run, "crash", "restart", "died", "failed")
@@ -216,7 +216,7 @@ def kill_of_a_node(bench: Bench) -> None:
 
 
 def stall_named_and_ended(bench: Bench) -> None:
-    """Check that a stall ends the run, and is reported with its cause, its root, and the nodes' call stacks."""
+    """Check that a stall of the fleet ends the run, and that its cause, roots and the nodes' call stacks are stored."""
     ended = bench.fleets(_lossy(bench, STALLS))
     lost, deadlock = ended["lost-message"], ended["deadlock"]
     assert _causes(lost) == [("lost_message", [3], [2])]
@@ -227,7 +227,7 @@ def stall_named_and_ended(bench: Bench) -> None:
 
 
 def stall_skipped(bench: Bench) -> None:
-    """Check that, where the scenario skips the cause of a stall, the nodes go on without it and finish."""
+    """Check that, where the scenario tells nodes to skip what stalls them, they go on without it and finish."""
     skipped = bench.fleets(_lossy(bench, STALLS))["skipped"]
     assert skipped.exit_code == ExitCode.PASS, skipped.result["reasons"]
     assert _causes(skipped) == []
@@ -236,7 +236,7 @@ def stall_skipped(bench: Bench) -> None:
 
 
 def _lossy(bench: Bench, plays: Mapping[str, Keys]) -> Mapping[str, Keys]:
-    """Return the scenarios with links that lose whole messages, on whichever layer this world's links act."""
+    """Return the scenarios `plays` with this world's options by which links lose whole messages and not packets."""
     return {name: keys | {"world": bench.world | bench.options.on_messages} for name, keys in plays.items()}
 
 

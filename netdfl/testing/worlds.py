@@ -1,4 +1,6 @@
-"""The conformance suite of worlds: behavior that all worlds have in common, from a fleet's start to its leftovers.
+"""The conformance suite of worlds (ways to execute a fleet, such as simulation or processes).
+
+It checks the behavior that all worlds have in common, from a fleet's start to the resources that it leaves behind.
 
     MINE = TestedWorld("mine", Options(world={"kind": "my_package:my_world"}), differs={...})
 
@@ -51,7 +53,7 @@ WORLD_CHECKS: tuple[Check, ...] = (
 
 
 class WorldDifference(NamedTuple):
-    """A difference of one world from the others, with its reason.
+    """A difference of one world from the others, by which a check of the suite does not hold for it; `why`: the reason.
 
     `instead` is the check that replaces the usual one; None: the check is skipped.
     """
@@ -61,13 +63,13 @@ class WorldDifference(NamedTuple):
 
 
 def name_of(check: Check) -> str:
-    """Return a check's name."""
+    """Return a check's function name, as the test id for pytest."""
     return check.__name__
 
 
 @dataclass(frozen=True)
 class TestedWorld:
-    """A world under test, the options for its fleets, and its differences from other worlds."""
+    """A world (way to execute a fleet) under test, the options for its test fleets, and its differences from others."""
 
     __test__ = False  # the name looks like a test class to pytest
 

@@ -67,7 +67,7 @@ def _degrees(graph: GraphForm) -> list[list[int]]:
 
 CIRCLES = ("ring", "directed_ring", "exponential", "one_peer_exponential", "full")
 MOST_FORCES = 300
-"""The most nodes of a graph that is laid out by forces; those of a larger graph are spread over a disc, by number."""
+"""The most nodes of a graph that is laid out by forces; more nodes are spread evenly over a disc, by number."""
 MOST_NAMED = 12
 Edges = Sequence[Sequence[int]]
 

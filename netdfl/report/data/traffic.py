@@ -28,7 +28,7 @@ def count_by_moment(run: Run, frame: Frame) -> Made:
     """Return, for each stop of the page's time slider, the messages and bytes sent by then, and messages by class.
 
     A message counts as sent at its first sending. It counts in its class from its arrival on, or at once if it never
-    arrived. Where only some messages are recorded, those of a round count when the last of them has its fate.
+    arrived. If a run recorded only some messages, a round's messages count once the fates of all of them are known.
     """
     if run.sampling.is_all:
         table, number, when, then = "messages", "1", "sent_s", "coalesce(arrived_s, sent_s)"
