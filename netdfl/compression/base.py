@@ -74,7 +74,7 @@ class AddingCompressor(Protocol):
     """A compressor that decodes and adds to a vector in one operation, which is faster than two."""
 
     def add_to(self, base: Tensor, encoded: EncodedVector) -> Tensor:
-        """Return `base`, shape (d,), plus the decoded vector, bit for bit as in two operations.
+        """Return `base`, shape (d,), plus the decoded vector, bit for bit as if decoded first and then added.
 
         Raises MalformedMessage for invalid contents.
         """

@@ -102,7 +102,7 @@ def num_buckets(dim: int, bucket: int) -> int:
 
 
 def pieces(vector: Tensor, bucket: int) -> list[Tensor]:
-    """Return views of shape (buckets, numbers), in order, that cover a flat vector.
+    """Return a flat vector's consecutive pieces, in order, as views of shape (buckets, numbers in a bucket).
 
     A bucket over `PIECE` becomes several pieces of shape (1, numbers); the last bucket may be shorter.
     """

@@ -20,7 +20,7 @@ from netdfl.supervisor.stalls import settings_of
 
 SETTINGS = (DEADLINE, RESEND, ANSWERED, HEARTBEATS, HALVES, FEWER_STEPS, ALL, ANY, SKIP)
 MOST_TRIED = 4
-"""The most runs with one stall in which each setting is tried."""
+"""The most runs with one stall in which each setting that might prevent the stall is tried."""
 
 
 class EndingSettings(NamedTuple):

@@ -147,7 +147,7 @@ def _silent(*said: object) -> None:
 
 @contextmanager
 def _limited(limit_s: float) -> Iterator[None]:
-    """Raise `RunTimeout` in a computation that takes too long, if this is the thread that receives signals."""
+    """Raise `RunTimeout` inside the `with` once it has computed for `limit_s` seconds; only in the main thread."""
     if threading.current_thread() is not threading.main_thread() or not limit_s:
         yield
         return

@@ -168,7 +168,7 @@ def _crash_lost(course: Baseline, rng: Random) -> Event:
 
 
 def _cut(course: Baseline, rng: Random) -> Event:
-    """Draw a one-way outage of a link, for some rounds or for a time."""
+    """Draw an outage of a link in one direction, for some rounds or for a drawn time."""
     link = _link(course, rng)
     if rng.random() < 0.5:
         return {**_some_rounds(course, rng), "link": link, "state": "down_drop"}
@@ -177,7 +177,7 @@ def _cut(course: Baseline, rng: Random) -> Event:
 
 
 def _partition(course: Baseline, rng: Random) -> Event:
-    """Draw a partition that separates some nodes from the others, for a time."""
+    """Draw a network partition that separates some nodes from the others, for a drawn time."""
     nodes = list(range(course.nodes))
     first, size = rng.choice(course.who), rng.randint(1, max(1, course.nodes // 2))
     part = sorted(nodes[(first + place) % course.nodes] for place in range(size))

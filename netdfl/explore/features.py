@@ -1,7 +1,7 @@
 """The features of a run, as a set of hashes: runs that reached the same situations have the same features.
 
-Features do not contain names of nodes. They are: how each wait ended, after which wait, and beside which kinds of
-faults of its round; the fate of each message, likewise; the order in which messages came to a node, and the last
+Features do not contain numbers of nodes. They are: how each wait for messages ended, after which wait, with which kinds
+of faults in its round; the fate of each message, likewise; the order in which messages came to a node, and the last
 senders of consecutive rounds; events of nodes (`missing`, `gone`, `rejoin`, ...) beside which faults, after which
 other events, and at how many nodes in one round; fates and events in the last or another round, with the number of
 nodes that were down; which nodes crashed and restarted during a wait; and the kinds of stalls.

@@ -75,7 +75,10 @@ _here: TrialRunner | None = None
 
 @contextmanager
 def workers(trial_runner: TrialRunner, jobs: int) -> Iterator[RunAll]:
-    """Yield a function that runs trials on `jobs` processes, in any order. Raises RunError if a process dies."""
+    """Yield a function that runs trials on `jobs` processes; their results come in any order.
+
+    It raises RunError if a process dies.
+    """
     if jobs == 1:
         yield lambda trials: map(trial_runner.run, trials)
         return

@@ -188,11 +188,11 @@ class PausableSink:
             self._admission.prepare(round)
 
     def close(self) -> None:
-        """Close the sink: take no messages until it is opened."""
+        """Close this gate: take no messages until it is opened; senders keep theirs and wait."""
         self.closed = True
 
     def open(self) -> None:
-        """Open the sink: take messages again."""
+        """Open this gate: take messages again, and call back the senders that wait."""
         self.closed = False
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
