@@ -372,7 +372,7 @@ class NodeHost:
             self._crashed()
 
     def _give_up_shares(self, delivery: AcknowledgingTransport, state: str) -> None:
-        """Record the push-sum shares lost in this crash; the node restarts with its state `kept` or `lost`, as `state` says."""
+        """Record the push-sum shares lost in this crash, from which the node restarts with state "kept" or "lost"."""
         if state == "lost":
             delivery.abandon()
             return
