@@ -28,6 +28,8 @@ _Z = 1.96
 USUAL = 0.95
 """The confidence of intervals, as a share, unless a caller asks for another one."""
 LEAST = 2.0**-52
+SAME = 1e-9
+"""The relative distance up to which two values are equal: sums in another order differ by less, methods by more."""
 
 
 class Estimate(NamedTuple):
@@ -201,8 +203,8 @@ class PairedDifference:
         high: the upper end.
         p: the p-value of the paired t-test.
         p_holm: the p-value corrected for all pairs tested in this metric.
-        tested: false if each point has the same value in all its runs, or both have the same for every seed, so that
-            chance plays no part.
+        tested: false if each point has the same value in all its runs, or both have the same for every seed, up to
+            rounding (`SAME`), so that chance plays no part.
         comparisons: the number of tested pairs that `p_holm` is corrected for.
     """
 
@@ -262,7 +264,7 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
     seeds = [seed for seed, found in a.by_seed.items() if figure in found and figure in b.by_seed.get(seed, {})]
     if len(seeds) < 2:
         return None
-    pairs = [(a.by_seed[seed][figure], b.by_seed[seed][figure]) for seed in seeds]
+    pairs = _without_rounding([(a.by_seed[seed][figure], b.by_seed[seed][figure]) for seed in seeds])
     if log:
         pairs = [(math.log(max(x, LEAST)), math.log(max(y, LEAST))) for x, y in pairs]
     apart = [y - x for x, y in pairs]
@@ -270,6 +272,20 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
     bounds = [math.exp(x) if log else x for x in found[1:]]
     tested = len(set(pairs)) > 1 and any(apart)
     return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], paired_t(apart), tested=tested)
+
+
+def are_equal(x: float | None, y: float | None) -> bool:
+    """Return whether two values of a figure are equal up to rounding (`SAME`), or both are missing."""
+    return x == y if x is None or y is None else math.isclose(x, y, rel_tol=SAME)
+
+
+def _without_rounding(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the pairs of values with equal ones made the same: within a pair, or in all pairs."""
+    alike = [(x, x if are_equal(x, y) else y) for x, y in pairs]
+    first = alike[0]
+    if all(are_equal(x, first[0]) and are_equal(y, first[1]) for x, y in alike):
+        return [first] * len(alike)
+    return alike
 
 
 def paired_t(apart: Sequence[float]) -> float:

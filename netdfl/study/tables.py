@@ -21,6 +21,7 @@ from netdfl.study.summary import (
     Estimate,
     GridPoint,
     PairedDifference,
+    are_equal,
     deviation_of,
     differences,
     estimates,
@@ -41,8 +42,8 @@ _SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreate
 TEST = (
     "Pairs that differ in one respect, by a paired two-sided t-test over the seeds that both have, corrected by Holm "
     f"over all tested pairs of a figure; a difference holds below {LEVEL:g}. An interval is that of its pair alone, "
-    "without this correction. What is the same in every run of both, or the same in both for every seed, is not tested "
-    "and not counted"
+    "without this correction. What is the same in every run of both, or the same in both for every seed, up to "
+    "rounding, is not tested and not counted"
 )
 BOLD = (
     "Bold: the best mean and the next ones, down to the first that differs from the best or is not compared with it. "
@@ -121,7 +122,7 @@ class SweepTable:
         seeds = a.by_seed.keys() & b.by_seed.keys()
         measured = [name for name in self.names if name not in COUNTED and any(name in a.by_seed[s] for s in seeds)]
         return bool(measured) and all(
-            a.by_seed[seed].get(name) == b.by_seed[seed].get(name) for seed in seeds for name in self.names
+            are_equal(a.by_seed[seed].get(name), b.by_seed[seed].get(name)) for seed in seeds for name in self.names
         )
 
     def latex(self, title: str) -> str:

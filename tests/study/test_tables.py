@@ -179,6 +179,27 @@ def test_what_is_equal_seed_by_seed_is_neither_tested_nor_counted() -> None:
     assert "No two points that are compared differ." in SweepTable(twins[:2], ["test_accuracy"], frozenset()).markdown()
 
 
+@pytest.mark.parametrize("log", [False, True])
+def test_what_differs_by_rounding_alone_is_equal(log: bool) -> None:
+    """Sums in another order differ in their last digits, which no test should call a difference."""
+    twin = point("twin", [value * (1 + (-1) ** seed * 2e-16 * (seed + 1)) for seed, value in enumerate(WORSE)])
+    assert twin.figures != POINTS[0].figures
+    table = SweepTable([POINTS[0], twin, POINTS[1]], ["test_accuracy"], frozenset(["test_accuracy"] * log))
+    equal, *others = table.found("test_accuracy")
+    assert (equal.tested, equal.holds) == (False, False)
+    assert {each.comparisons for each in others} == {2}
+    assert [line.partition(" are equal")[0] for line in table.alike()] == ["twin and plain"]
+
+
+def test_constants_that_differ_by_rounding_from_seed_to_seed_are_constants() -> None:
+    near = [point(name, [value * (1 + seed * 3e-16) for seed in range(4)]) for name, value in (("a", 0.5), ("b", 0.7))]
+    (found,) = SweepTable(near, ["test_accuracy"], frozenset()).found("test_accuracy")
+    assert (found.tested, found.holds) == (False, True)
+    apart = [point("a", [0.5] * 4), point("b", [0.5 + seed * 1e-8 for seed in range(4)])]
+    (found,) = SweepTable(apart, ["test_accuracy"], frozenset()).found("test_accuracy")
+    assert found.tested
+
+
 def test_an_interval_and_a_corrected_p_do_not_seem_to_contradict_each_other() -> None:
     """Of each pair the interval may exclude 0 where p, corrected for three, is above the level."""
     points = [point("a", [0.80, 0.82, 0.81]), point("b", [0.84, 0.88, 0.88]), point("c", [0.90, 0.75, 0.80])]
