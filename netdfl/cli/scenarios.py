@@ -79,19 +79,36 @@ def _asked(key: str, default: Any) -> Any:
 
 
 def validate(scenario: ScenarioFile, sets: Sets = [], on: World = None) -> None:  # noqa: B006 - typer reads it only
-    """Check a scenario and name every mistake in it.
+    """Check a scenario, or a study with all its combinations, and name every mistake in it.
 
     Parts of your own are imported and tried: this runs modules that lie beside the scenario, if it names them.
 
     Examples:
         netdfl validate mine/clinics.yaml
         netdfl validate quickstart --set algorithm.lr=0.05 --on simulated
+        netdfl validate studies/loss
     """
     from netdfl.running.prepare import check_ready
+    from netdfl.scenario.loading.shipped import find_scenario
+    from netdfl.study.plan import is_study
 
+    if is_study(file := find_scenario(scenario)):
+        _validate_study(file, [*sets, *([f"world.kind={on}"] if on else [])])
+        return
     loaded = load_scenario(scenario, sets, on)
     say_notes(check_ready(loaded))
     print(f"{scenario}: {loaded.name} is valid")
+
+
+def _validate_study(file: Path, sets: list[str]) -> None:
+    from netdfl.study.checking import check_study
+
+    found = check_study(file, sets)
+    for grid in found:
+        say_notes(grid.notes)
+    for grid in found:
+        print(f"{file}: {grid.sentence}")
+    print(f"{file}: the study is valid; `netdfl sweep {file}` runs it")
 
 
 def explain(

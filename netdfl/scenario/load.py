@@ -8,7 +8,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.core.given_files import given_text
 from netdfl.scenario.build import build_topology, used_links
 from netdfl.scenario.checks.catalog import find_problems, find_problems_with_data
 from netdfl.scenario.checks.compression import warnings
@@ -17,10 +16,11 @@ from netdfl.scenario.checks.links import sharing_notices
 from netdfl.scenario.checks.survival import automatic, resent_too_late
 from netdfl.scenario.checks.waiting import hardly_meant, waiting_notices, weights_stay_one
 from netdfl.scenario.loading import overrides
-from netdfl.scenario.loading.document import MOST_BYTES, Document, parse
+from netdfl.scenario.loading.document import Document, parse
+from netdfl.scenario.loading.given import document_of, refuse_study
 from netdfl.scenario.loading.normalize import normalize
 from netdfl.scenario.loading.recorded import complete_recorded
-from netdfl.scenario.loading.shipped import find_scenario, remedy_for
+from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.loading.validation import problems_of
 from netdfl.scenario.model.schema import SCHEMA, Scenario
 
@@ -57,7 +57,8 @@ def load(
         what = f"{str(scenario)[:80]!r} is no scenario"
         raise ScenarioError([Problem(what, "expected a file's path, a mapping, or what netdfl.load gave")])
     file = None if isinstance(scenario, Mapping) else find_scenario(scenario)
-    document = Document("scenario", _plain(scenario)) if file is None else parse(_text(file), str(scenario))
+    document = Document("scenario", _plain(scenario)) if file is None else document_of(file, str(scenario))
+    refuse_study(document)
     if file is not None:
         complete_recorded(file, document.data)
     found = _read(document, sets, on, str(directory if file is None else file.parent))
@@ -76,22 +77,6 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple | range):
         return [_plain(inner) for inner in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _text(file: Path) -> str:
-    try:
-        if file.exists() and not file.is_file():
-            raise ScenarioError([Problem("is no regular file", "expected a YAML file", file=str(file))])
-        if file.stat().st_size > MOST_BYTES:
-            what = f"has more than {MOST_BYTES // 10**6} MB"
-            raise ScenarioError([Problem(what, "expected a scenario; data belong into files beside it", "", str(file))])
-        return given_text(file, MOST_BYTES)
-    except OSError as exc:
-        remedy = remedy_for(str(file)) if isinstance(exc, FileNotFoundError) else ""
-        raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(file))]) from exc
-    except ValueError as exc:
-        what = str(exc).removeprefix(f"{file} ")
-        raise ScenarioError([Problem(what, "expected a YAML file", file=str(file))]) from exc
 
 
 def loads(

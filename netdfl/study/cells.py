@@ -70,10 +70,13 @@ class CellJob:
     """The CPU time in s that the run will take; 0 if it is not known."""
 
 
-def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[CellResult], list[CellJob]]:
+def look(
+    scenario: Path, cells: Sequence[Cell], folder: Path, told: Callable[[InputError, Cell], InputError] | None = None
+) -> tuple[list[CellResult], list[CellJob]]:
     """Divide cells into those that have run or can't be run, and those that have to be run.
 
-    Return results of the former and jobs for the latter. Run directories lie below `folder`.
+    Return results of the former and jobs for the latter. Run directories lie below `folder`. `told` returns the error
+    of a cell in the form in which it is reported.
     """
     found: list[CellResult] = []
     waiting: list[CellJob] = []
@@ -81,7 +84,7 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Cell
         try:
             loaded = load(scenario, cell.sets)
         except InputError as error:
-            found.append(CellResult(cell, folder, UNUSABLE, None, str(error)))
+            found.append(CellResult(cell, folder, UNUSABLE, None, str(told(error, cell) if told else error)))
             continue
         path = _place(folder, loaded)
         ran = finished(cell, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import Problem, ScenarioError
 from netdfl.core.fates import NOT_DELIVERED
 from netdfl.scenario.model.choices import nearest
 from netdfl.scenario.model.task import METRICS
@@ -65,47 +65,51 @@ _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
 
 
 def check_figures(plan: GridPlan, sets: Sequence[str] = ()) -> None:
-    """Raise InputError if a plot of `plan` names a metric that no run of it records, or a value that does not vary.
+    """Raise ScenarioError if a plot of `plan` names a metric that no run records, or a value that does not vary."""
+    if wrong := figure_problems(plan, sets):
+        raise ScenarioError(wrong)
+
+
+def figure_problems(plan: GridPlan, sets: Sequence[str] = ()) -> list[Problem]:
+    """Return a problem for each metric in the plots of `plan` that no run records, and each value that does not vary.
 
     Parts of a user's own, also in the overrides `sets`, may record metrics of any name; then all metrics are accepted.
     """
     own = _has_own_parts(plan, sets)
-    wrong = [
-        f"sweeps.{plan.name}.figures.{number}.{text}"
+    return [
+        plan.problem(("figures", number, key), f"sweeps.{plan.name}.figures.{number}.{key}: {text}")
         for number, drawn in enumerate(plan.figures)
-        for text in _wrong(drawn, list(plan.vary), own=own)
+        for key, text in _wrong(drawn, list(plan.vary), own=own)
     ]
-    if wrong:
-        raise InputError("\n".join(["no cell was run, as some figures never can be drawn:", *wrong]))
 
 
-def _wrong(drawn: FigureSpec, varied: list[str], *, own: bool) -> Iterator[str]:
-    """Yield each error in the specification of a plot: key, value, remedy, and the values that are permitted.
+def _wrong(drawn: FigureSpec, varied: list[str], *, own: bool) -> Iterator[tuple[str, str]]:
+    """Yield each error in the specification of a plot: its key, and a text with value, remedy, and permitted values.
 
     `varied` has the names of varied values. With `own`, metrics may have any name.
     """
     lagged = _LAGGED.fullmatch(drawn.x)
     if lagged is None and drawn.x not in (keys := ["round", "bytes_sent", *varied]):
-        yield f"x: {drawn.x!r} is not varied here: {_remedy(drawn.x, keys)}; or NAME@1, a metric a round before"
+        yield "x", f"{drawn.x!r} is not varied here: {_remedy(drawn.x, keys)}; or NAME@1, a metric a round before"
     known = _metrics(drawn.x, varied)
     for key, name in (("y", drawn.y), ("x", lagged["metric"] if lagged else drawn.y)):
         if not (own or name in known or _is_judged(name)) and (key == "y" or lagged):
-            yield f"{key}: there is no metric {name!r} by {drawn.x}: {_remedy(name, known)}"
+            yield key, f"there is no metric {name!r} by {drawn.x}: {_remedy(name, known)}"
     if drawn.panels:
         yield from _wrong_panels(drawn, varied)
 
 
-def _wrong_panels(drawn: FigureSpec, varied: list[str]) -> Iterator[str]:
+def _wrong_panels(drawn: FigureSpec, varied: list[str]) -> Iterator[tuple[str, str]]:
     """Yield each error in the panels of a plot; only a plot against a varied value can have panels.
 
     `varied` has the names of varied values.
     """
     panels = [name for name in varied if name != drawn.x]
     if drawn.panels in varied and drawn.x not in varied:
-        yield f"panels: a figure by {drawn.x} has none: leave them out, or draw it by one of {', '.join(varied)}"
+        yield "panels", f"a figure by {drawn.x} has none: leave them out, or draw it by one of {', '.join(varied)}"
     elif drawn.panels not in panels:
         remedy = _remedy(drawn.panels, panels) if panels else "leave them out"
-        yield f"panels: nothing else varies as {drawn.panels!r}: {remedy}"
+        yield "panels", f"nothing else varies as {drawn.panels!r}: {remedy}"
 
 
 def _remedy(name: str, known: list[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,17 +9,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
-from pydantic_core import ErrorDetails
 
-from netdfl.core.errors import InputError
-from netdfl.core.given_files import given_text
+from netdfl.core.errors import InputError, Problem, ScenarioError
 from netdfl.core.units import parse_probability, parse_rate_bps, parse_size_bytes, parse_time_ns
 from netdfl.record.plain_json import dump_json
-from netdfl.scenario.loading.document import parse
-from netdfl.scenario.model.choices import nearest
+from netdfl.scenario.loading.document import Document
+from netdfl.scenario.loading.given import STUDY, document_of, is_study_document
+from netdfl.scenario.loading.validation import FileForm, problems_of
 from netdfl.scenario.model.fields import Strict
+from netdfl.scenario.model.plugins import ORIGIN
+from netdfl.study.source import GridSource, written
 
-SCHEMA = "netdfl/study/1"
 Values = tuple[tuple[str, str], ...]
 """Varied values: pairs of a path of the scenario, or a name, and the value as text."""
 Cases = dict[str, dict[str, object]]
@@ -63,6 +62,9 @@ class StudyFile(Strict):
     sweeps: dict[str, Sweep]
 
 
+FORM = FileForm("the study", StudyFile, {"schema": STUDY, "name": "my-study", "sweeps": "{my-grid: {scenario: {...}}}"})
+
+
 @dataclass(frozen=True)
 class GridPlan:
     """A grid of runs that is ready to be run.
@@ -75,6 +77,7 @@ class GridPlan:
         seeds: the number of seeds.
         figures: the plots to draw.
         learning: the metrics of the fleet to draw over rounds, time and bytes.
+        source: the grid's part of the study's file; None for a grid that is not from a study.
     """
 
     name: str
@@ -84,6 +87,19 @@ class GridPlan:
     seeds: int
     figures: Sequence[FigureSpec]
     learning: Sequence[str] = ()
+    source: GridSource | None = None
+
+    def told(self, error: InputError, cell: Cell | None = None) -> InputError:
+        """Return an error of the scenario, or of a cell, with the places where the study's file has the mistakes."""
+        if self.source is None:
+            return error
+        if cell is None:
+            return self.source.moved(error, "", ())
+        return self.source.moved(error, cell.case, cell.values)
+
+    def problem(self, path: Sequence[str | int], what: str) -> Problem:
+        """Create a `Problem` at `path`, relative to the grid; it has a place if the grid is from a study."""
+        return Problem(what) if self.source is None else self.source.problem(path, what)
 
 
 @dataclass(frozen=True)
@@ -191,55 +207,36 @@ _READERS: tuple[Callable[[str], float], ...] = (
 
 
 def is_study(file: Path) -> bool:
-    """Return whether a file is a study and not a scenario."""
-    data = _read(file)
-    return isinstance(data, dict) and data.get("schema") == SCHEMA
+    """Return whether a file is a study and not a scenario. Raises ScenarioError if it can't be read."""
+    return is_study_document(document_of(file, str(file)))
 
 
 def load_study(file: Path, folder: Path) -> list[GridPlan]:
     """Return the grids of a study, and write their scenarios to `folder`.
 
-    Raises InputError if the file is not valid.
+    Modules of the user's own lie beside the study. Raises ScenarioError with every mistake in the study's form.
     """
+    document = document_of(file, str(file))
     try:
-        study = StudyFile.model_validate(_read(file))
+        study = StudyFile.model_validate(document.data)
     except ValidationError as exc:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_key_meant(e)}" for e in exc.errors())
-        raise InputError(f"{file}: {wrong}") from exc
-    return [_plan(name, sweep, folder) for name, sweep in study.sweeps.items()]
-
-
-def _key_meant(error: ErrorDetails) -> str:
-    """Return advice on an unknown key in the specification of a plot; empty for other errors."""
-    place = error["loc"]
-    is_key = error["type"] == "extra_forbidden" and place[:1] == ("sweeps",) and "figures" in place[2:3]
-    return f": {nearest(place[-1], list(FigureSpec.model_fields))}" if is_key else ""
-
-
-def _plan(name: str, sweep: Sweep, folder: Path) -> GridPlan:
+        mistakes = exc.errors(include_url=False)
+        raise ScenarioError(problems_of(mistakes, document, str(file.parent), FORM)) from exc
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / ORIGIN).write_text(dump_json({"directory": str(file.resolve().parent)}) + "\n", encoding="utf-8")
+    return [_plan(name, sweep, folder, document) for name, sweep in study.sweeps.items()]
+
+
+def _plan(name: str, sweep: Sweep, folder: Path, study: Document) -> GridPlan:
     scenario = folder / f"{name}.yaml"
     scenario.write_text(dump_json(sweep.scenario, indent=1) + "\n", encoding="utf-8")
     vary = {
         name: _overrides(values) if isinstance(values, dict) else each_value(name, [written(value) for value in values])
         for name, values in sweep.vary.items()
     }
-    return GridPlan(name, scenario, _overrides(sweep.cases) or {"": []}, vary, sweep.seeds, sweep.figures)
+    cases, source = _overrides(sweep.cases) or {"": []}, GridSource(study, name, scenario)
+    return GridPlan(name, scenario, cases, vary, sweep.seeds, sweep.figures, source=source)
 
 
 def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
     return {case: [f"{path}={written(value)}" for path, value in sets.items()] for case, sets in cases.items()}
-
-
-def written(value: object) -> str:
-    """Return `value` as text for an override."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _read(file: Path) -> object:
-    try:
-        return parse(given_text(file), str(file)).data
-    except OSError as exc:
-        raise InputError(f"{file}: can't be read: {exc.strerror}") from exc
-    except ValueError as exc:
-        raise InputError(str(exc)) from exc

@@ -29,6 +29,15 @@ def check_values(looked: Sequence[CellResult], cells: Sequence[Cell], scenario: 
     A value that is refused in only some of its cells conflicts with another value; those cells count as failed.
     `looked` has the results of the cells that have run or were refused.
     """
+    if wrong := refused_values(looked, cells):
+        refused = {ran.cell: ran.text for ran in looked if ran.refused}
+        told = [f"{', '.join(values)} can't be run: {text}" for text, values in wrong.items()]
+        remedies = dict.fromkeys(_remedy(text, cells, refused, scenario) for text in wrong)
+        raise InputError("\n".join(["no cell was run, as some never can be:", *told, *filter(None, remedies)]))
+
+
+def refused_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """Return the cases and varied values that are refused in all of their `cells`, by the text of the refusal."""
     refused = {ran.cell: ran.text for ran in looked if ran.refused}
     of_value: dict[str, list[Cell]] = {}
     for cell in cells if refused else ():
@@ -38,10 +47,7 @@ def check_values(looked: Sequence[CellResult], cells: Sequence[Cell], scenario: 
     for value, those in of_value.items():
         if all(cell in refused for cell in those):
             wrong.setdefault(refused[those[0]], []).append(value)
-    if wrong:
-        told = [f"{', '.join(values)} can't be run: {text}" for text, values in wrong.items()]
-        remedies = dict.fromkeys(_remedy(text, cells, refused, scenario) for text in wrong)
-        raise InputError("\n".join(["no cell was run, as some never can be:", *told, *filter(None, remedies)]))
+    return wrong
 
 
 class _Foreign(NamedTuple):

@@ -137,7 +137,7 @@ def write_so_far(folder: Path, study: StudyState) -> None:
 
 
 def _looked(plan: GridPlan, cells: Sequence[Cell], out: Path) -> _Grid:
-    known, waiting = look(plan.scenario, cells, out / "cells")
+    known, waiting = look(plan.scenario, cells, out / "cells", plan.told)
     check_values(known, cells, plan.scenario)
     return _Grid(plan, cells, known, waiting, out)
 
@@ -168,10 +168,10 @@ def _own(points: Sequence[GridPoint]) -> list[str]:
 
 def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
     chosen = plan if seeds is None else replace(plan, seeds=seeds)
-    return list(cells_of(chosen, _first_seed(plan, sets), sets))
+    return list(cells_of(chosen, first_seed(plan, sets), sets))
 
 
-def _first_seed(plan: GridPlan, sets: Sequence[str]) -> int:
+def first_seed(plan: GridPlan, sets: Sequence[str]) -> int:
     """Return the seed of the plan's scenario under the overrides `sets`.
 
     An override may fit only one case or one varied part; so the seed is taken from the first cell that accepts them
@@ -188,7 +188,7 @@ def _first_seed(plan: GridPlan, sets: Sequence[str]) -> int:
             except InputError as own:
                 reasons.add(str(own))
         if reasons == {str(error)}:
-            raise
+            raise plan.told(error) from None
     return 0
 
 

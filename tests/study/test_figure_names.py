@@ -52,12 +52,12 @@ def swept(folder: Path, *figures: str, study: str = STUDY) -> str:
         ("{y: test_accuracy, x: bytes}", "x", "bytes_sent"),
         ("{y: error, x: links.default.los}", "x", "links.default.loss"),
         ("{y: error, x: links.default.loss, panels: topology.kind}", "panels", "topology"),
-        ("{y: error, x: round, panel: topology}", "panel", "panels"),
     ],
 )
 def test_an_unknown_name_is_refused_before_anything_runs(tmp_path: Path, figure: str, place: str, meant: str) -> None:
     with pytest.raises(InputError) as refused:
         swept(tmp_path, "{y: error, x: topology}", figure)
+    assert f"named.yaml:{len(STUDY.splitlines()) + 1}:" in str(refused.value)
     assert f"sweeps.few.figures.1.{place}: " in str(refused.value)
     assert f"did you mean '{meant}'?" in str(refused.value)
     assert not (tmp_path / "out" / "few").exists()

@@ -40,19 +40,27 @@ def _normal(document: Document, annotation: object, value: object, path: Path, d
     return value
 
 
-def annotation_at(value: object, path: Path, directory: str) -> tuple[object, object]:
-    """Return the schema's type annotation at `path`, a sequence of keys, and the value there; each may be None."""
-    annotation: object = Scenario
+def annotation_at(
+    value: object, path: Path, directory: str, model: type[BaseModel] = Scenario
+) -> tuple[object, object]:
+    """Return the type annotation at `path`, a sequence of keys, and the value there; each may be None.
+
+    `model` is the model of the whole file.
+    """
+    annotation: object = model
     for key in path:
         annotation = _child(annotation, value, key, directory)
         value = item(value, key)
     return annotation, value
 
 
-def keys_at(value: object, path: Path, directory: str) -> list[str]:
-    """Return the keys that the mapping at `path` may have; empty if it may have any key, or is no mapping."""
-    model = _model(*annotation_at(value, path, directory), directory)
-    return list(fields_of(model)) if model else []
+def keys_at(value: object, path: Path, directory: str, model: type[BaseModel] = Scenario) -> list[str]:
+    """Return the keys that the mapping at `path` may have; empty if it may have any key, or is no mapping.
+
+    `model` is that of the whole file.
+    """
+    found = _model(*annotation_at(value, path, directory, model), directory)
+    return list(fields_of(found)) if found else []
 
 
 def choices_of(annotation: object) -> Choices | None:

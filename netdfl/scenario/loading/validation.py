@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from netdfl.core.errors import Problem
@@ -12,6 +14,7 @@ from netdfl.core.units import format_bytes, format_time, parse_size_bytes, parse
 from netdfl.scenario.loading.document import Document, Path
 from netdfl.scenario.loading.normalize import keys_at
 from netdfl.scenario.model.choices import nearest
+from netdfl.scenario.model.schema import Scenario
 
 MOST_MISTAKES = 1000
 _EXAMPLES = {
@@ -37,7 +40,26 @@ _TYPES = {
 }
 
 
-def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory: str) -> list[Problem]:
+class FileForm(NamedTuple):
+    """A form of YAML files.
+
+    Attributes:
+        what: such a file, in words.
+        model: the model of its contents.
+        examples: an example of the value of each key, by path.
+    """
+
+    what: str
+    model: type[BaseModel]
+    examples: Mapping[str, str]
+
+
+SCENARIO = FileForm("the scenario", Scenario, _EXAMPLES)
+
+
+def problems_of(
+    mistakes: Sequence[ErrorDetails], document: Document, directory: str, form: FileForm = SCENARIO
+) -> list[Problem]:
     """Return a report for the user for each of pydantic's `mistakes`; failed options of a union make one report.
 
     Mistakes beyond the first `MOST_MISTAKES` are left out, because each costs a search for the intended key.
@@ -45,7 +67,7 @@ def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory:
     found: dict[tuple[Path, str], Problem] = {}
     for details in mistakes[:MOST_MISTAKES]:
         path = _written(details["loc"], document.data, details["type"])
-        problem = _problem(details, path, document, directory)
+        problem = _problem(details, path, document, directory, form)
         same = (path, problem.what)
         if before := found.get(same):
             expected = before.expected
@@ -83,15 +105,15 @@ def _written(loc: tuple[int | str, ...], value: object, kind: str) -> Path:
     return tuple(path)
 
 
-def _problem(details: ErrorDetails, path: Path, document: Document, directory: str) -> Problem:
+def _problem(details: ErrorDetails, path: Path, document: Document, directory: str, form: FileForm) -> Problem:
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
-    name = ".".join(map(str, path)) or "the scenario"
+    name = ".".join(map(str, path)) or form.what
     if kind == "extra_forbidden":
-        known = keys_at(document.data, path[:-1], directory)
+        known = keys_at(document.data, path[:-1], directory, form.model)
         remedy = nearest(path[-1], known) if known else "remove it"
         return document.problem(path, f"unknown key {path[-1]!r}", _in(path[:-1]), remedy, key=True)
     if kind == "missing":
-        remedy = f"add `{path[-1]}: {_EXAMPLES.get(name, '...')}`"
+        remedy = f"add `{path[-1]}: {form.examples.get(name, '...')}`"
         return document.problem(path[:-1], f"missing key {path[-1]!r}", _in(path[:-1]), remedy)
     if kind == "refused":
         return document.problem(path, context["what"], _expected(context["expected"]), context["remedy"])

@@ -27,7 +27,7 @@ ORIGIN = "origin.json"
 
 
 class Origin(TypedDict):
-    """The form of a run's file `origin.json`, which records the folder of the run's scenario."""
+    """The form of `origin.json`, which records where a run's scenario lies, or the study of a scenario."""
 
     directory: str
 
@@ -62,14 +62,14 @@ def _module(name: str, directory: str) -> ModuleType:
 
 
 def places(directory: str) -> Sequence[Path]:
-    """Return the folders that may hold a user's modules: `directory`, its run's origin, and the current directory.
+    """Return the folders that may hold a user's modules: `directory`, its origins, and the current directory.
 
-    The origin of a run is the folder of the scenario that it ran.
+    The origin of a run is the folder of the scenario that it ran; that of a study's scenario is the study's folder.
     """
-    here = Path(directory).resolve()
-    origin = here / ORIGIN
-    came = read_form(origin, _CAME)
-    return (here, *([] if came is None else [Path(came["directory"])]), Path.cwd())
+    found = [Path(directory).resolve()]
+    while (came := read_form(found[-1] / ORIGIN, _CAME)) is not None and Path(came["directory"]) not in found:
+        found.append(Path(came["directory"]))
+    return (*found, Path.cwd())
 
 
 def files_beside(scenario: Path) -> list[Path]:
