@@ -15,7 +15,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from netdfl.study.cells import CellResult
 from netdfl.study.curves import STROKES, by_line, of_fleet, sent
 from netdfl.study.plan import FigureSpec
-from netdfl.study.plots import COLORS, name_y, open_frame, save
+from netdfl.study.plots import COLORS, columns, name_y, open_frame, save
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
 GRID = 60
@@ -84,7 +84,9 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
         return
     if _is_round_by_another_name(panels.get("round", {}), panels.get(BYTES_SENT, {})):
         del panels[BYTES_SENT]
-    figure = Figure(figsize=(1 + 3.6 * len(panels), 3.6 + 0.16 * len(lines)), dpi=130, layout="constrained")
+    width = 1 + 3.6 * len(panels)
+    ncols = columns(lines, width, most=3)
+    figure = Figure(figsize=(width, 3.6 + 0.48 * len(lines) / ncols), dpi=130, layout="constrained")
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (name, bands) in zip(row, panels.items(), strict=True):
         _draw_bands(axes, bands)
@@ -93,7 +95,8 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
         if "bytes" in name:
             axes.xaxis.set_major_formatter(EngFormatter("B"))
     name_y(row[0], FigureSpec(y=metric, x="round", log=log))
-    figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    handles = row[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=8)
     save(figure, folder / f"{metric}_learning.png")
 
 

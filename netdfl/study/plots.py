@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from matplotlib import rc_context
@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
+from netdfl.study.labels import key_words
 from netdfl.study.log_axis import label_logs
 from netdfl.study.outcome import BYTES, PERCENT, words
 from netdfl.study.plan import AxisPositions, FigureSpec, Values, places_of
@@ -25,6 +26,10 @@ APART = 0.006
 """The distance between lines at one value of x, as a share of x's range; so even equal lines are seen side by side."""
 BESIDE = 0.6
 """The share of a category's width over which its points are spread."""
+LETTERS, TICK_LETTERS = 13, 9
+"""How many letters have room in an inch: of a legend, and of an axis with its margins."""
+BEFORE_NAME = 8
+"""The width of what is before a legend's name, in letters."""
 PlotLines = dict[str, list[tuple[str, Estimate]]]
 """Lines by name: pairs of a value of x, as text, and an estimate of y."""
 
@@ -51,23 +56,37 @@ def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
     Points with ordered values of x are joined by lines, categories are not.
     """
     panels = _panels(points, drawn)
-    num_lines = max(map(len, panels.values()))
-    order = [dict(point.values)[drawn.x] for point in points if drawn.x in dict(point.values)]
+    names = dict.fromkeys(name for lines in panels.values() for name in lines)
+    places = places_of([dict(point.values)[drawn.x] for point in points if drawn.x in dict(point.values)])
     width = max(7.0, 3.6 * len(panels))
-    canvas = Figure(figsize=(width, 4.2 + 0.1 * num_lines), dpi=130, layout="constrained")
+    ncols = columns(names, width, most=2)
+    canvas = Figure(figsize=(width, 4.2 + 0.2 * len(names) / ncols), dpi=130, layout="constrained")
     row = canvas.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (heading, lines) in zip(row, panels.items(), strict=True):
         if lines:
-            _draw_lines(axes, lines, places_of(order))
+            _draw_lines(axes, lines, places)
+            _turn_labels(axes, places, width / len(panels))
         axes.set_title(heading, fontsize=10)
-        axes.set_xlabel(drawn.x.removesuffix(".name").removesuffix(".kind"))
+        axes.set_xlabel(key_words(drawn.x, [path for path, _ in points[0].values]))
     first = canvas.axes[0]
     name_y(first, drawn)
-    if num_lines:
-        canvas.legend(
-            *first.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8
-        )
+    if names:
+        handles = first.get_legend_handles_labels()
+        canvas.legend(*handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=8)
     return canvas
+
+
+def columns(names: Iterable[str], width: float, most: int) -> int:
+    """Return how many columns of a legend with these names have room in a plot of `width` inches, at most `most`."""
+    longest = max(map(len, names), default=0)
+    return max(1, min(most, int(width * LETTERS / (longest + BEFORE_NAME))))
+
+
+def _turn_labels(axes: Axes, places: AxisPositions, width: float) -> None:
+    """Turn the labels of categories where all of them have no room side by side in `width` inches."""
+    if not places.ordered and sum(len(text) + 2 for text in places.at) > TICK_LETTERS * width:
+        for label in axes.get_xticklabels():
+            label.set(rotation=20, ha="right", rotation_mode="anchor")
 
 
 def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions) -> None:
@@ -152,9 +171,9 @@ def name_of(case: str, values: Values) -> str:
 
 
 def _speaks(path: str, value: str) -> bool:
-    """Return whether a value needs no key beside it, such as the name of an algorithm or graph."""
+    """Return whether a value needs no key beside it: the name of an algorithm or graph, a label with a key."""
     named = path.rpartition(".")[2] in ("name", "kind") or "." not in path
-    return named and is_word(value)
+    return (named and is_word(value)) or bool(re.match(r"[\w.]+=", value))
 
 
 def is_word(value: str) -> bool:

@@ -18,6 +18,7 @@ from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.figure_names import check_figures
+from netdfl.study.labels import labels_of, shortened
 from netdfl.study.outcome import WARNED
 from netdfl.study.plan import (
     Cell,
@@ -218,10 +219,13 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
     plan = _with_own_figures(plan, points)
     write_cells(out / "cells.csv", ran)
     write_points(out / "table.csv", points, LOGS)
+    link_runs(ran, out / "runs")
+    labels = labels_of(point.values for point in points)
+    points = [point._replace(values=shortened(point.values, labels)) for point in points]
     names = _worth_showing(points, plan.figures)
     _write_tables(SweepTable(points, names, LOGS), plan.name, out, console)
-    link_runs(ran, out / "runs")
-    undrawn = _draw(ran, points, plan, out / "figures")
+    called = [replace(each, cell=replace(each.cell, values=shortened(each.cell.values, labels))) for each in ran]
+    undrawn = _draw(called, points, plan, out / "figures")
     for drawn in undrawn if not plan.learning else ():
         console.print(f"figure {drawn.y} by {drawn.x} is not drawn: the runs have nothing to show", markup=False)
     for kind in WARNED:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netdfl.core.units import format_bytes
+from netdfl.study.labels import heading_of, key_words
 from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
 from netdfl.study.summary import (
@@ -127,11 +128,12 @@ class SweepTable:
 
     def latex(self, title: str) -> str:
         r"""Return the table in LaTeX (`booktabs`), with the best points in bold and `title` in its caption."""
-        rows = [" & ".join([*map(tex, label), *cells]) for label, cells in self._rows(_in_tex, "\\textbf{{{}}}")]
-        heading = " & ".join([*map(tex, self._varied()), "runs", *(tex(words(name)) for name in self.names)])
+        rows = list(self._tex_rows())
+        heading = " & ".join([*map(tex, self._varied_words()), "runs", *(tex(words(name)) for name in self.names)])
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
-        caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds. {BOLD}. What differs does so by a paired "
-        caption += "two-sided $t$-test over seeds, corrected by Holm over all tested pairs of a column, at "
+        below = ", below it the 95\\% confidence interval of the mean" if len(rows) > len(self.points) else ""
+        caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds{below}. {BOLD}. What differs does so by a "
+        caption += "paired two-sided $t$-test over seeds, corrected by Holm over all tested pairs of a column, at "
         caption += f"{tex(f'{LEVEL:.0%}')}, or in every run."
         caption += "".join(f" {tex(line)}" for line in self._notes())
         body = "".join(f"  {row} \\\\\n" for row in rows)
@@ -141,6 +143,16 @@ class SweepTable:
             f"  \\begin{{tabular}}{{{columns}}}\n  \\toprule\n  {heading} \\\\\n  \\midrule\n"
             f"{body}  \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n"
         )
+
+    def _tex_rows(self) -> Iterator[str]:
+        """Yield the row of each point for LaTeX, followed by one with the intervals of its means if there are some."""
+        for index, (label, cells) in enumerate(self._rows(_in_tex, "\\textbf{{{}}}")):
+            yield " & ".join([*map(tex, label), *cells])
+            point = self.points[index]
+            found = [self._parts(point, name, self._estimates(name)[index])[2] for name in self.names]
+            if any(found):
+                below = (f"{{\\footnotesize ({tex(each)})}}" if each else "" for each in found)
+                yield " & ".join([*("" for _ in label), "", *below])
 
     def write_differences(self, path: Path) -> None:
         """Write a CSV file with a row for each metric and each tested pair of points."""
@@ -186,6 +198,11 @@ class SweepTable:
         """Return the headings of the columns that tell points apart: the case, if points have one, and varied keys."""
         names = [heading_of(name) for name, _ in self.points[0].values] if self.points else []
         return [*(["case"] if any(point.case for point in self.points) or not names else []), *names]
+
+    def _varied_words(self) -> list[str]:
+        """Return the headings of `_varied` in words."""
+        paths = [path for path, _ in self.points[0].values] if self.points else []
+        return [*(["case"] if "case" in self._varied() else []), *(key_words(path, paths) for path in paths)]
 
     def _label(self, point: GridPoint) -> list[str]:
         values = [value for _, value in point.values]
@@ -250,11 +267,6 @@ def _in_markdown(mean: str, deviation: str, interval: str) -> str:
 
 def _in_tex(mean: str, deviation: str, interval: str) -> str:
     return tex(mean) + (f" $\\pm$ {tex(deviation)}" if deviation else "")
-
-
-def heading_of(path: str) -> str:
-    """Return the heading of a column of varied values: their `path` without a final `.name` or `.kind`."""
-    return path.removesuffix(".name").removesuffix(".kind")
 
 
 def _label_of(title: str) -> str:

@@ -112,8 +112,10 @@ def test_the_table_marks_the_best_and_what_does_not_differ_from_it(tmp_path: Pat
     assert "paired two-sided t-test" in markdown
     assert "$t$-test over seeds, corrected by Holm over all tested pairs of a column" in TABLE.latex("x")
     rows = parse_latex(TABLE.latex("accuracy_&_more 50%"))
-    assert rows[2][0].strip() == r"new\_method"
-    assert rows[2][2].strip() == r"\textbf{91.0\% $\pm$ 1.4\%}"
+    assert rows[3][0].strip() == r"new\_method"
+    assert rows[3][2].strip() == r"\textbf{91.0\% $\pm$ 1.4\%}"
+    assert [cell.strip() for cell in rows[4]] == ["", "", r"{\footnotesize (88.7\% to 93.3\%)}"]
+    assert r"below it the 95\% confidence interval of the mean." in TABLE.latex("x")
     compile_latex(TABLE.latex("accuracy_&_more 50%"), tmp_path)
 
 
@@ -126,6 +128,16 @@ def test_a_latex_table_can_be_referred_to_and_says_what_its_columns_are() -> Non
     assert "Test accuracy is that of the average model. Of consensus distance the geometric mean" in text
     assert parse_latex(text)[0][0].strip() == "algorithm"
     assert parse_latex(text)[1][3].strip() == "0.141", "no best one: who trains less keeps its models closer"
+
+
+def test_a_latex_table_of_constants_has_no_rows_of_intervals_and_names_keys_in_words() -> None:
+    values = [(("algorithm.local_epochs", str(n)), ("links.default.loss", "10%")) for n in (1, 2)]
+    points = [GridPoint("", each, 0, {"bytes_sent": (3e6, 3e6)}) for each in values]
+    text = SweepTable(points, ["bytes_sent"], frozenset()).latex("a")
+    heading, *rows = parse_latex(text)
+    assert [cell.strip() for cell in heading] == ["local epochs", "message loss", "runs", "bytes sent"]
+    assert len(rows) == 2
+    assert "interval" not in text
 
 
 def two_keys(method: str, topology: str, figure: str, numbers: list[float]) -> GridPoint:
@@ -328,7 +340,9 @@ def test_a_sweep_leaves_all_of_it(tmp_path: Path) -> None:
     assert len(list((out / "runs").iterdir())) == 8
     for name in ("error", "consensus_distance"):
         assert {(out / "figures" / f"{name}_learning.{kind}").stat().st_size > 0 for kind in ("png", "pdf")} == {True}
-    assert len(parse_latex((out / "table.tex").read_text())) == 5
+    table = parse_latex((out / "table.tex").read_text())
+    assert [cell.strip() for cell in table[0][:3]] == ["algorithm", "latency of links", "runs"]
+    assert len(table) == 1 + 2 * 4, "a heading, and of each point a row of means and one of intervals"
     with (out / "differences.csv").open() as lines:
         found = list(csv.DictReader(lines))
     assert {row["figure"] for row in found} >= {"error", "consensus_distance"}

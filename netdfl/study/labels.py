@@ -1,0 +1,90 @@
+"""Words of tables and plots for varied keys and values. A value that is a mapping is named by what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from netdfl.core.errors import InputError
+from netdfl.scenario.loading.document import parse
+from netdfl.study.plan import Values
+from netdfl.study.source import written
+
+Labels = Mapping[tuple[str, str], str]
+"""Short texts of varied values, by path and whole text."""
+_KEYS = {
+    "algorithm.lr": "learning rate",
+    "links.default.loss": "message loss",
+    "links.default.latency": "latency of links",
+    "links.default.rate": "rate of links",
+}
+
+
+def heading_of(path: str) -> str:
+    """Return the heading of a column of varied values: their `path` without a final `.name` or `.kind`."""
+    return path.removesuffix(".name").removesuffix(".kind")
+
+
+def key_words(path: str, paths: Sequence[str] = ()) -> str:
+    """Return a varied key in words: the end of its path, or all of it if another of `paths` ends alike."""
+    if path in _KEYS:
+        return _KEYS[path]
+    end = _end(path)
+    told = end if sum(_end(each) == end for each in paths) < 2 else heading_of(path).replace(".", " ")
+    return told.replace("_", " ")
+
+
+def labels_of(values: Iterable[Values]) -> Labels:
+    """Return labels for the values of a grid that are mappings, such as `{name: dfedsam, rho: 0.1}`: what differs.
+
+    `values` are those of each point. The labels of a key's values are all different.
+    """
+    texts: dict[str, dict[str, None]] = {}
+    for point in values:
+        for path, text in point:
+            texts.setdefault(path, {})[text] = None
+    return {(path, text): label for path, each in texts.items() for text, label in _labels(list(each)).items()}
+
+
+def shortened(values: Values, labels: Labels) -> Values:
+    """Return the values of a point with their labels in place of long texts."""
+    return tuple((path, labels.get((path, text), text)) for path, text in values)
+
+
+def _labels(texts: Sequence[str]) -> dict[str, str]:
+    """Return a label for each of a key's values; empty if none is a mapping, or what differs does not tell them apart."""
+    if not any(text.startswith("{") for text in texts):
+        return {}
+    known = {text: dict(_leaves(_value(text))) for text in texts}
+    names = [each.get("") for each in known.values()]
+    found = {text: _label(each, list(known.values()), named=len(set(names)) > 1) for text, each in known.items()}
+    return found if len(set(found.values()) - {""}) == len(texts) else {}
+
+
+def _value(text: str) -> object:
+    with suppress(InputError):
+        return parse(text, "--vary").data
+    return text
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the parts of a value as text, by path; the name or kind of a part has the path of the part."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _leaves(each, path if key in ("name", "kind") else f"{path}.{key}")
+    else:
+        yield path, written(value)
+
+
+def _label(own: Mapping[str, str], all_values: Sequence[Mapping[str, str]], *, named: bool) -> str:
+    """Return the name of a value, if names differ, and the keys in which it differs from values of the same name."""
+    alike = [each for each in all_values if each.get("") == own.get("")]
+    differing = [path for path in own if path and len({each.get(path) for each in alike}) > 1]
+    name = [own[""]] if "" in own and (named or not differing) else []
+    ends = [_end(path) for path in differing]
+    keys = [end if ends.count(end) == 1 else path[1:] for end, path in zip(ends, differing, strict=True)]
+    return ", ".join([*name, *(f"{key}={own[path]}" for key, path in zip(keys, differing, strict=True))])
+
+
+def _end(path: str) -> str:
+    return heading_of(path).rpartition(".")[2]
