@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from netdfl.core.types import Json
 from netdfl.study.cells import CellResult
 from netdfl.study.log_axis import label_logs
-from netdfl.study.outcome import rows
+from netdfl.study.outcome import AVERAGE, EACH, is_of_models, rows
 from netdfl.study.plan import FigureSpec
 from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame, save
 
@@ -97,7 +97,7 @@ def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> boo
 
     Equal curves are drawn once; a cross marks a curve that ends early.
     """
-    figure, axes = _canvas(drawn)
+    figure, axes = _canvas(drawn, _whose(ran, drawn.y))
     curves = {name: curve_of(cells, drawn.y) for name, cells in by_line(ran).items()}
     looks = dict(zip(curves, zip(cycle(COLORS), cycle(STROKES), strict=False), strict=False))
     for curve, names in together(curves).items():
@@ -127,7 +127,7 @@ def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels
 
     Return whether there was something to draw.
     """
-    figure, axes = _canvas(drawn)
+    figure, axes = _canvas(drawn, _whose(ran, drawn.y))
     metric, _, lag = drawn.x.partition("@")
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
         found = follows(cells, drawn.y, metric, int(lag))
@@ -180,10 +180,22 @@ def by_line(ran: Sequence[CellResult]) -> dict[str, list[CellResult]]:
     return lines
 
 
-def _canvas(drawn: FigureSpec) -> tuple[Figure, Axes]:
+def _whose(ran: Sequence[CellResult], metric: str) -> str:
+    """Return whose metric a curve shows: the nodes', if they recorded it, else that of the average model."""
+    of_nodes = (
+        row["node"] is not None
+        for each in ran
+        if not each.failed
+        for row in rows(each.path, "metrics")
+        if row["name"] == metric
+    )
+    return EACH if is_of_models(metric) and any(of_nodes) else AVERAGE
+
+
+def _canvas(drawn: FigureSpec, whose: str = AVERAGE) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7.0, 4.2), dpi=130, layout="constrained")
     axes = figure.add_subplot()
-    name_y(axes, drawn)
+    name_y(axes, drawn, whose)
     open_frame(axes)
     return figure, axes
 

@@ -52,7 +52,7 @@ def shortened(values: Values, labels: Labels) -> Values:
 
 
 def _labels(texts: Sequence[str]) -> dict[str, str]:
-    """Return a label for each of a key's values; empty if none is a mapping, or what differs does not tell them apart."""
+    """Return a label for each of a key's values; empty if none is a mapping, or labels would not tell them apart."""
     if not any(text.startswith("{") for text in texts):
         return {}
     known = {text: dict(_leaves(_value(text))) for text in texts}

@@ -25,6 +25,8 @@ PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accu
 """Metrics from 0 to 1 that tables and plots show as percentages; CSV files have them as numbers."""
 BYTES = frozenset({"bytes_sent"})
 """Metrics in bytes; axes show them in kB, MB and so on."""
+AVERAGE, EACH = "average model", "nodes' own models"
+"""The models that an accuracy or a loss on test data is of."""
 _WORDS: Mapping[str, str] = {
     "error": "error (distance to the known answer)",
     "virtual_duration_s": "virtual duration (s)",
@@ -38,6 +40,16 @@ _WORDS: Mapping[str, str] = {
 def words(name: str) -> str:
     """Return a metric's name as text for people."""
     return _WORDS.get(name, name.replace("_", " "))
+
+
+def words_of(name: str, whose: str) -> str:
+    """Return a metric's name as text for people; one on test data says of which models it is, `whose`."""
+    return f"{words(name)} ({whose})" if is_of_models(name) else words(name)
+
+
+def is_of_models(name: str) -> bool:
+    """Return whether a metric judges models by test data: the average model, or each node's own."""
+    return name.startswith("test_")
 
 
 def figures_of(ran: CellResult) -> dict[str, float]:

@@ -13,7 +13,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from netdfl.study.labels import key_words
 from netdfl.study.log_axis import label_logs
-from netdfl.study.outcome import BYTES, PERCENT, words
+from netdfl.study.outcome import AVERAGE, BYTES, PERCENT, words_of
 from netdfl.study.plan import AxisPositions, FigureSpec, Values, places_of
 from netdfl.study.summary import Estimate, GridPoint, estimates
 
@@ -116,8 +116,11 @@ def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions) -> None:
     open_frame(axes)
 
 
-def name_y(axes: Axes, drawn: FigureSpec) -> None:
-    """Scale and label the y-axis as the specification `drawn` of the plot says."""
+def name_y(axes: Axes, drawn: FigureSpec, whose: str = AVERAGE) -> None:
+    """Scale and label the y-axis as the specification `drawn` of the plot says.
+
+    Without a label of its own, the axis says `whose` accuracy is drawn.
+    """
     if drawn.log:
         axes.set_yscale("log")
         label_logs(axes.yaxis)
@@ -125,7 +128,7 @@ def name_y(axes: Axes, drawn: FigureSpec) -> None:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
     if drawn.y in BYTES:
         axes.yaxis.set_major_formatter(EngFormatter("B"))
-    axes.set_ylabel(drawn.label or words(drawn.y))
+    axes.set_ylabel(drawn.label or words_of(drawn.y, whose))
 
 
 def open_frame(axes: Axes) -> None:

@@ -16,7 +16,8 @@ from netdfl.study.curves import MetricCurve, curve_of, draw_curves, draw_points,
 from netdfl.study.log_axis import label_logs
 from netdfl.study.outcome import figures_of
 from netdfl.study.plan import Cell, FigureSpec
-from netdfl.study.plots import name_y
+from netdfl.study.plots import figure_of, name_y
+from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep
 
 STUDY = """
@@ -44,11 +45,18 @@ sweeps:
 """
 
 
-def recorded(path: Path, values: list[list[float | None]], *, died: int | None = None, case: str = "") -> CellResult:
-    """A run whose node i had `values[t][i]` as its loss in round t; `died` is a round in which node 0 died."""
+def recorded(
+    path: Path,
+    values: list[list[float | None]],
+    *,
+    died: int | None = None,
+    case: str = "",
+    metric: str = "train_loss",
+) -> CellResult:
+    """A run whose node i had `values[t][i]` as its `metric` in round t; `died` is a round in which node 0 died."""
     (path / "store").mkdir(parents=True)
     rows = [
-        {"at_s": 0, "node": node, "round": round, "name": "train_loss", "value": value}
+        {"at_s": 0, "node": node, "round": round, "name": metric, "value": value}
         for round, row in enumerate(values)
         for node, value in enumerate(row)
     ]
@@ -148,6 +156,22 @@ def test_a_metric_goes_by_the_words_that_the_study_has_for_it(tmp_path: Path, dr
     draw_points(runs, asked, tmp_path / "any.png", {"train_loss": "training loss"})
     draw_points(runs, asked, tmp_path / "any.png", {})
     assert [axes.get_xlabel() for axes in drawn] == ["training loss 2 rounds before", "train_loss 2 rounds before"]
+
+
+def test_a_figure_says_whose_accuracy_it_shows(tmp_path: Path, drawn: list[Axes]) -> None:
+    own = recorded(tmp_path / "own", [[0.1, 0.2], [0.3, 0.4]], metric="test_accuracy")
+    average = recorded(tmp_path / "average", [[0.1], [0.3]], metric="test_accuracy")
+    lines = average.path / "store" / "metrics-fleet.jsonl"
+    lines.write_text(lines.read_text().replace('"node": 0', '"node": null'))
+    asked = FigureSpec(y="test_accuracy", x="round")
+    for run in (own, average):
+        draw_curves([run], asked, tmp_path / "any.png")
+    draw_points([own], FigureSpec(y="test_accuracy", x="test_accuracy@1"), tmp_path / "any.png", {})
+    draw_curves([own], asked.model_copy(update={"label": "my words"}), tmp_path / "any.png")
+    each, mean = "test accuracy (nodes' own models)", "test accuracy (average model)"
+    assert [axes.get_ylabel() for axes in drawn if axes.get_ylabel()] == [each, mean, each, "my words"]
+    point = GridPoint("", (("nodes", "3"),), 0, {"test_accuracy": (0.1, 0.2)})
+    assert figure_of([point], FigureSpec(y="test_accuracy", x="nodes")).axes[0].get_ylabel() == mean
 
 
 def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
