@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from netdfl.core.errors import InputError
 from netdfl.record.run import open_run
 from netdfl.running.run import run
 from netdfl.scenario.explain.explain import explain
+from netdfl.scenario.explain.terminal_tables import show
 from netdfl.scenario.load import load
 
 ROUNDS = 3
@@ -50,6 +53,35 @@ def test_explain_counts_every_vector_that_a_run_sends(
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert said.bytes_in_all == pytest.approx(result["bytes_sent"], rel=0.02)
     assert said.bytes_in_all == pytest.approx(vectors * 4000 * 8 * 8 * ROUNDS, rel=0.02)
+
+
+LOSSY = {"topology": "ring", "links": {"default": {"loss": 0.3, "latency": "2ms"}}}
+KINDS = {"ack": "acknowledgements", "query": "questions", "status": "answers", "notice": "notices"}
+
+
+@pytest.mark.parametrize(
+    ("more", "beside"),
+    [
+        ({"topology": "ring", "wait": {"deadline": "none"}}, set()),
+        (LOSSY | {"delivery": {"kind": "acknowledged", "timeout": "20ms"}, "wait": {"deadline": "none"}}, {"ack"}),
+        (LOSSY | {"wait": {"deadline": "auto"}}, {"query", "status"}),
+    ],
+)
+def test_explain_names_the_kinds_of_messages_that_a_run_counts_beside_its_own(
+    tmp_path: Path, more: dict[str, object], beside: set[str]
+) -> None:
+    scenario = load(_fleet("dpsgd", **more))
+    said = explain(scenario).traffic
+    run(scenario, out=tmp_path / "run", page=False)
+    counted = "SELECT kind, count(DISTINCT (src, dst, round, step)) FROM messages GROUP BY kind"
+    kinds = dict(open_run(tmp_path / "run").rows(counted))
+    assert kinds.pop("data") == said.messages_in_all == said.messages_per_round * ROUNDS
+    assert set(kinds) == beside
+    assert {kind for kind, word in KINDS.items() if word in " ".join(said.beside)} == beside
+    console = Console(file=io.StringIO(), width=200)
+    show(explain(scenario), console)
+    assert f"{said.messages_in_all:g} messages with models" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert ("a run counts these, too" in console.file.getvalue()) == bool(beside)  # type: ignore[attr-defined]
 
 
 SIZED = {

@@ -121,7 +121,8 @@ class TaskFacts:
 class TrafficFacts:
     """The traffic without losses: bytes per message, per round and in the whole run.
 
-    With a server, `broadcast_bytes` is the size of its message to a client.
+    With a server, `broadcast_bytes` is the size of its message to a client. Messages are those with models; `beside`
+    names the others that a run counts, too.
     """
 
     message_bytes: int
@@ -129,6 +130,8 @@ class TrafficFacts:
     messages_per_round: float
     bytes_per_round: float
     bytes_in_all: float
+    messages_in_all: float
+    beside: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -297,11 +300,29 @@ def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFact
     code = whole if compression is None else _compressed(compression, task.parameters)
     beside = code if compression is not None and compression.extras == "compressed" else whole
     sent = _frame_bytes(scenario, code, *[beside] * traits.adds_up)
+    in_all, beside = messages * scenario.rounds, _beside(scenario, network)
     if not scenario.has_server:
-        return TrafficFacts(sent, None, messages, messages * sent, messages * sent * scenario.rounds)
+        return TrafficFacts(sent, None, messages, messages * sent, in_all * sent, in_all, beside)
     broadcast = _frame_bytes(scenario, whole, *[whole] * (traits.adds_up or traits.tells))
     nbytes = messages * (sent + broadcast) / 2  # who is sent to answers
-    return TrafficFacts(sent, broadcast, messages, nbytes, nbytes * scenario.rounds)
+    return TrafficFacts(sent, broadcast, messages, nbytes, nbytes * scenario.rounds, in_all, beside)
+
+
+def _beside(scenario: Scenario, network: Network) -> list[str]:
+    """Return the kinds of messages without models that a run may send, in words."""
+    wait, found = scenario.wait, []
+    if scenario.delivery.kind == "acknowledged":
+        found.append("acknowledgements, and what is sent again")
+    if scenario.algorithm.traits.family == "bilateral":
+        found.append("requests and ends of rounds")
+    by_default = wait.need == "all" and not isinstance(wait.deadline, int)
+    if not network.receivers_know and (by_default if wait.announce is None else wait.announce):
+        found.append("notices to those that get no model")
+    if wait.deadline == "auto":
+        found.append("questions to who is late, and their answers")
+    if scenario.failure_detector.kind == "heartbeat":
+        found.append("heartbeats")
+    return found
 
 
 def _frame_bytes(scenario: Scenario, *vectors: Mapping[str, Array]) -> int:

@@ -85,8 +85,9 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
         ("weights", _weights(found.weights)),
         *(_compression(found.compression) if found.compression else ()),
         ("a message", format_bytes(traffic.message_bytes) + down + _where(scenario.world, traffic.message_bytes)),
-        ("a round", f"{traffic.messages_per_round:g} messages, {format_bytes(traffic.bytes_per_round)}"),
-        ("in all", format_bytes(traffic.bytes_in_all)),
+        ("a round", f"{traffic.messages_per_round:g} messages with models, {format_bytes(traffic.bytes_per_round)}"),
+        ("in all", f"{traffic.messages_in_all:,.10g} messages with models, {format_bytes(traffic.bytes_in_all)}"),
+        *([("not counted", f"{'; '.join(traffic.beside)}: a run counts these, too")] if traffic.beside else []),
         *([] if scenario.world.kind == "simulated" else [("kept of others", _bounds(found.bounds))]),
         *([] if scenario.record.sampling.is_all else [("the record", scenario.record.sampling.sentence)]),
     ]
