@@ -6,59 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.core.fates import NOT_DELIVERED
+from netdfl.record.metric_names import OF_FLEET, OF_NODES, OF_RUN
 from netdfl.scenario.model.choices import nearest
 from netdfl.scenario.model.task import METRICS
-from netdfl.study.outcome import SHARES
 from netdfl.study.plan import FigureSpec, GridPlan
 
-_OF_FLEET = (
-    "consensus_distance",
-    "error",
-    "mean_local_accuracy",
-    "mean_personal_accuracy",
-    "test_accuracy",
-    "test_loss",
-    "weight_sum",
-)
-"""Metrics of the fleet that a run records when models are evaluated."""
-_OF_NODES = (
-    "bytes_sent",
-    "gamma",
-    "limbo",
-    "limbo_weight",
-    "personal_accuracy",
-    "reference_gaps",
-    "reference_lost_w",
-    "reference_resync_bytes",
-    "reference_resyncs",
-    "round_s",
-    "staleness",
-    "train_cpu_s",
-    "train_loss",
-    "train_s",
-    "wait_s",
-    "weight",
-)
-"""Metrics that each node records each round."""
-_OF_RUN = (
-    "bytes_sent",
-    "duration_s",
-    "largest_weight",
-    "missing",
-    "not_delivered",
-    "round_s_median",
-    "round_s_p95",
-    "rounds",
-    "rounds_per_s",
-    "smallest_weight",
-    "timeouts",
-    "train_loss",
-    "virtual_duration_s",
-    *NOT_DELIVERED,
-    *SHARES,
-)
-"""Metrics of a whole run, beside the last values of the fleet's metrics."""
 _LAGGED = re.compile(r"(?P<metric>\w+)@\d+")
 _JUDGED = re.compile(r"(?:test|personal|mean_local|mean_personal)_(?P<metric>\w+)")
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
@@ -120,9 +72,12 @@ def _remedy(name: str, known: list[str]) -> str:
 
 def _metrics(x: str, varied: list[str]) -> list[str]:
     """Return the names of metrics that can be drawn against `x`; all names for an `x` that is itself wrong."""
-    of_run = () if x in ("round", "bytes_sent") or "@" in x else _OF_RUN
-    of_nodes = () if x in ("bytes_sent", *varied) else _OF_NODES
-    return sorted({*_OF_FLEET, *of_run, *of_nodes})
+    known = set(OF_FLEET)
+    if x not in ("round", "bytes_sent") and "@" not in x:
+        known |= set(OF_RUN)
+    if x not in ("bytes_sent", *varied):
+        known |= set(OF_NODES)
+    return sorted(known)
 
 
 def _is_judged(name: str) -> bool:

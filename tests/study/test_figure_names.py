@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from rich.console import Console
 
 import netdfl
 from netdfl.core.errors import InputError
-from netdfl.study.figure_names import check_figures
+from netdfl.core.fates import NOT_DELIVERED
+from netdfl.scenario.explain.keys import rows
+from netdfl.study.figure_names import check_figures, figure_problems
+from netdfl.study.outcome import SHARES
 from netdfl.study.plan import load_study
 from netdfl.study.sweep import sweep
 from tests.study.known_figures import expect_known, of_run, recorded
@@ -66,6 +70,20 @@ def test_an_unknown_name_is_refused_before_anything_runs(tmp_path: Path, figure:
 def test_panels_that_would_be_ignored_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"figures\.0\.panels: a figure by round has none"):
         swept(tmp_path, "{y: error, x: round, panels: topology}")
+
+
+@pytest.mark.parametrize(("x", "by"), [("round", "round"), ("bytes_sent", "bytes_sent"), ("topology", "varied")])
+def test_a_listed_figure_can_be_drawn_by_what_the_list_says_and_by_nothing_else(
+    x: str, by: str, tmp_path: Path
+) -> None:
+    listed = {str(row["name"]): row["by"] for row in rows("figures")}
+    file = tmp_path / "listed.yaml"
+    file.write_text(STUDY + "    figures:\n" + "".join(f"      - {{y: {name}, x: {x}}}\n" for name in listed))
+    (plan,) = load_study(file, tmp_path)
+    refused = {name for each in figure_problems(plan) for name in re.findall(r"no metric '(\w+)'", each.what)}
+    judged = {"personal_accuracy"}  # the figures of tasks have open names, and this one is like theirs
+    assert refused - judged == {name for name, those in listed.items() if by not in those} - judged
+    assert {*SHARES, *NOT_DELIVERED} <= set(listed)
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)

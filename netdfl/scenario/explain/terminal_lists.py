@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from netdfl.scenario.explain.keys import CATALOGUE, GRAPHS, KEYS, SCENARIOS
+from netdfl.scenario.explain.keys import CATALOGUE, FIGURES, GRAPHS, KEYS, SCENARIOS
 from netdfl.scenario.model.algorithm import ALGORITHMS
 
 Row = Mapping[str, Any]
@@ -49,6 +49,9 @@ def show_parts(what: str, rows: Sequence[Row], console: Console) -> None:
     """Print one line for each row of a list: its name, its most important columns, and a sentence."""
     if what == SCENARIOS:
         _show_scenarios(rows, console)
+    elif what == FIGURES:
+        _show(_grid([(row["name"], ", ".join(row["by"]), row["help"]) for row in rows]), console)
+        console.print("In a study: `figures: [{y: test_accuracy, x: round}]`. For `varied` write what varies.")
     elif any("family" in row for row in rows):
         _show_algorithms(rows, console)
     elif any("parameters" in row for row in rows):
@@ -91,7 +94,7 @@ def show_part(what: str, row: Row, console: Console) -> None:
         console.print(Padding(Text(example(row)), (0, 2)))
     elif what == SCENARIOS:
         console.print(f"`netdfl explain {row['name']}` shows it before it runs, `netdfl run {row['name']}` runs it.")
-    elif what not in CATALOGUE and what != KEYS:
+    elif what not in CATALOGUE and what not in (FIGURES, KEYS):
         console.print(f"It is a key below `{what}`.")
 
 
@@ -115,6 +118,8 @@ def _facts(row: Row) -> Iterator[tuple[str, str]]:
         if stochastic:
             yield "weights", f"{' or '.join(stochastic)} stochastic"
         yield "source", row["source"]
+    if "by" in row:
+        yield "drawn by", ", ".join(row["by"])
     if "default" in row:
         yield "default", _written(row["default"])
 
