@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
+from netdfl.study.figure_files import ENDINGS
 from netdfl.study.labels import key_words
 from netdfl.study.log_axis import label_logs
 from netdfl.study.outcome import AVERAGE, BYTES, PERCENT, words_of
@@ -46,7 +47,7 @@ def save(figure: Figure, path: Path) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with rc_context({"pdf.fonttype": TRUE_TYPE}):
-        for ending in (".png", ".pdf"):
+        for ending in ENDINGS:
             figure.savefig(path.with_suffix(ending))
 
 

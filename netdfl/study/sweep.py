@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
+from netdfl.study.figure_files import names_of, remove, stems_of
 from netdfl.study.figure_names import check_figures
 from netdfl.study.labels import labels_of, shortened
 from netdfl.study.outcome import WARNED
@@ -195,6 +197,7 @@ def first_seed(plan: GridPlan, sets: Sequence[str]) -> int:
 
 def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callable[[], Runner], needs: RunNeeds) -> int:
     plan, cells, known, waiting, out = grid
+    _drop_stale(plan, out, console)
     progress = as_progress(grid, jobs)
     progress.write(out / FILE)
     found: dict[Cell, CellResult] = {}
@@ -211,6 +214,16 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
         run_all(waiting, jobs, done, far, make_runner=make_runner, needs=needs)
     (out / "cells").mkdir(parents=True, exist_ok=True)
     return write_results([found[cell] for cell in cells], plan, out, console)
+
+
+def _drop_stale(plan: GridPlan, out: Path, console: Console) -> None:
+    """Remove the plots that an earlier call of the study drew to `out`, and `plan` has no more; other files stay."""
+    with suppress(InputError):  # there was none
+        earlier = StudyPlan.read(out / FILE)
+        names = names_of(earlier.figures, earlier.learning) - names_of(plan.figures, plan.learning)
+        if removed := remove(out / "figures", names):
+            told = f"removed from {out / 'figures'}, as they are drawn no more: {', '.join(removed)}"
+            console.print(told, markup=False)
 
 
 def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console: Console) -> int:
@@ -251,7 +264,10 @@ def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan
     for metric in plan.learning:
         draw_learning(ran, metric, folder, log=metric in LOGS)
     labels = {drawn.y: drawn.label for drawn in plan.figures if drawn.label}
-    return [drawn for drawn in plan.figures if not _draw_one(ran, points, drawn, labels, folder)]
+    named = list(zip(stems_of(plan.figures), plan.figures, strict=True))
+    empty = {name: drawn for name, drawn in named if not _draw_one(ran, points, drawn, labels, folder / f"{name}.png")}
+    remove(folder, empty)
+    return list(empty.values())
 
 
 def _draw_one(
@@ -259,21 +275,21 @@ def _draw_one(
     points: Sequence[GridPoint],
     drawn: FigureSpec,
     labels: Mapping[str, str],
-    folder: Path,
+    path: Path,
 ) -> bool:
-    """Draw one plot to `folder`; return whether there was something to draw."""
+    """Draw one plot to `path`; return whether there was something to draw."""
     from netdfl.study.curves import draw_curves, draw_points, draw_sent
     from netdfl.study.plots import draw
 
     if drawn.x == "round":
-        return draw_curves(ran, drawn, folder / f"{drawn.y}_by_round.png")
+        return draw_curves(ran, drawn, path)
     if drawn.x == "bytes_sent":
-        return draw_sent(ran, drawn, folder / f"{drawn.y}_by_bytes_sent.png")
+        return draw_sent(ran, drawn, path)
     if "@" in drawn.x:
-        return draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png", labels)
+        return draw_points(ran, drawn, path, labels)
     if drawn.y not in _worth_showing(points, [drawn]) or len(_values(points, drawn.y)) < 2:
         return False
-    draw(points, drawn, folder / f"{drawn.y}.png")
+    draw(points, drawn, path)
     return True
 
 

@@ -42,7 +42,7 @@ def swept(folder: Path, *figures: str, study: str = STUDY) -> str:
     """Sweep the study with these figures; return what it said."""
     file, said = folder / "named.yaml", io.StringIO()
     file.write_text(study + (f"    figures: [{', '.join(figures)}]\n" if figures else ""))
-    assert sweep(file, out=folder / "out", console=Console(file=said, width=200)) == 0
+    assert sweep(file, out=folder / "out", console=Console(file=said, width=400)) == 0
     return said.getvalue()
 
 
@@ -111,6 +111,19 @@ def test_a_figure_without_anything_to_show_is_said_and_not_drawn(tmp_path: Path)
         "error_by_round.png",
         "error_by_round.pdf",
     }
+
+
+def test_figures_of_an_earlier_list_are_removed_and_other_files_stay(tmp_path: Path) -> None:
+    lossy, folder = STUDY.replace("[0, 0.1]", "[0, 0.5]"), tmp_path / "out/few/figures"
+    figures = "{y: error, x: round}", "{y: lost, x: topology}", "{y: lost, x: links.default.loss}"
+    swept(tmp_path, *figures, study=lossy)
+    names = [f"{name}.{kind}" for name in ("error_by_round", "lost", "lost_by_loss") for kind in ("pdf", "png")]
+    assert sorted(file.name for file in folder.iterdir()) == names
+    (folder / "my_own.png").touch()
+    said = swept(tmp_path, "{y: consensus_distance, x: round}", figures[1], study=lossy)
+    names = [f"{name}.{kind}" for name in ("consensus_distance_by_round", "lost") for kind in ("pdf", "png")]
+    assert sorted(file.name for file in folder.iterdir()) == [*names, "my_own.png"]
+    assert "as they are drawn no more: error_by_round, lost_by_loss" in said
 
 
 def test_without_figures_only_tables_are_spoken_of(tmp_path: Path) -> None:

@@ -300,12 +300,12 @@ def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFact
     code = whole if compression is None else _compressed(compression, task.parameters)
     beside = code if compression is not None and compression.extras == "compressed" else whole
     sent = _frame_bytes(scenario, code, *[beside] * traits.adds_up)
-    in_all, beside = messages * scenario.rounds, _beside(scenario, network)
+    in_all, others = messages * scenario.rounds, _beside(scenario, network)
     if not scenario.has_server:
-        return TrafficFacts(sent, None, messages, messages * sent, in_all * sent, in_all, beside)
+        return TrafficFacts(sent, None, messages, messages * sent, in_all * sent, in_all, others)
     broadcast = _frame_bytes(scenario, whole, *[whole] * (traits.adds_up or traits.tells))
     nbytes = messages * (sent + broadcast) / 2  # who is sent to answers
-    return TrafficFacts(sent, broadcast, messages, nbytes, nbytes * scenario.rounds, in_all, beside)
+    return TrafficFacts(sent, broadcast, messages, nbytes, nbytes * scenario.rounds, in_all, others)
 
 
 def _beside(scenario: Scenario, network: Network) -> list[str]:

@@ -1,0 +1,48 @@
+"""The names of a study's plots, and the removal of those that it drew earlier and draws no more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from netdfl.study.plan import FigureSpec
+
+ENDINGS = (".png", ".pdf")
+
+
+def stems_of(figures: Sequence[FigureSpec]) -> list[str]:
+    """Return different names of plots, without an ending: `error`, `error_by_round`, `error_by_loss` for a second."""
+    found: list[str] = []
+    for drawn in figures:
+        stem = _stem(drawn)
+        if stem in found:
+            stem = "_".join([drawn.y, "by", *(_word(each) for each in (drawn.x, drawn.panels) if each)])
+        found.append(stem if stem not in found else f"{stem}_{len(found)}")
+    return found
+
+
+def _stem(drawn: FigureSpec) -> str:
+    if drawn.x in ("round", "bytes_sent") or "@" in drawn.x:
+        return f"{drawn.y}_by_{drawn.x.partition('@')[0]}"
+    return drawn.y
+
+
+def _word(path: str) -> str:
+    return re.sub(r"\W+", "-", path.removesuffix(".name").removesuffix(".kind").rpartition(".")[2])
+
+
+def names_of(figures: Sequence[FigureSpec], learning: Sequence[str]) -> set[str]:
+    """Return the names of all plots of a study, also of the metrics `learning` over rounds, time and bytes."""
+    return {*stems_of(figures), *(f"{metric}_learning" for metric in learning)}
+
+
+def remove(folder: Path, names: Iterable[str]) -> list[str]:
+    """Remove the plots with these names from `folder`; return the names of those that were there."""
+    found = []
+    for name in sorted(names):
+        files = [file for ending in ENDINGS if (file := folder / f"{name}{ending}").is_file()]
+        for file in files:
+            file.unlink()
+        found += [name] * bool(files)
+    return found
