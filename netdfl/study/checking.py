@@ -19,7 +19,7 @@ from netdfl.study.sweep import first_seed
 
 @dataclass
 class GridCheck:
-    """What the check of a grid found.
+    """The result of the check of a grid.
 
     Attributes:
         sentence: the grid's size, for people.

@@ -181,7 +181,7 @@ def by_line(ran: Sequence[CellResult]) -> dict[str, list[CellResult]]:
 
 
 def _whose(ran: Sequence[CellResult], metric: str) -> str:
-    """Return whose metric a curve shows: the nodes', if they recorded it, else that of the average model."""
+    """Return the words for the models that a curve shows: the nodes' own if these have the metric, else the average."""
     of_nodes = (
         row["node"] is not None
         for each in ran

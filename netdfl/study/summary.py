@@ -275,7 +275,7 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
 
 
 def are_equal(x: float | None, y: float | None) -> bool:
-    """Return whether two values of a figure are equal up to rounding (`SAME`), or both are missing."""
+    """Return whether two values of a metric are equal up to rounding (`SAME`), or both are missing."""
     return x == y if x is None or y is None else math.isclose(x, y, rel_tol=SAME)
 
 
