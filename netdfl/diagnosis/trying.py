@@ -154,7 +154,10 @@ def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
 
 
 def _ended(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply | None:
-    """Return `SURE` if `source` only waits itself, else None: the effect on waits if permanent stalls are ended."""
+    """Return whether ending permanent stalls makes `source` send the message for which `node` waits.
+
+    `Supply.SURE`: it will, because only a wait of its own keeps `source` from sending. None: it makes no difference.
+    """
     return Supply.SURE if _supply(snapshot, node, source) is Supply.IF_RELEASED else None
 
 

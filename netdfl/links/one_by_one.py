@@ -17,7 +17,10 @@ class OneByOneEngine(LinkEngine[E, T]):
     """A `LinkEngine` that can process a single arrival or departure of an instant."""
 
     def due(self, now_ns: int) -> list[E]:
-        """Return the edges of arrivals and departures due at `now_ns`, in the usual order; an edge once for each."""
+        """Return the edges of arrivals and departures due at `now_ns`, in the order in which `LinkEngine` handles them.
+
+        An edge occurs once for each of its arrivals and departures.
+        """
         entries = self._calendar.instants.get(now_ns, ())
         live = [entry for entry in entries if not self._is_void(now_ns, entry)]
         return [entry[1] for entry in by_order_key(live)]

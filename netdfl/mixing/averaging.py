@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Averaging:
-    """FedAvg's plain averaging at the server.
+    """FedAvg's plain averaging, at the server, of the models that the clients trained and sent.
 
-    With `by_samples`, a report's weight is its client's number of examples.
+    With `by_samples`, each client's model is weighted by its number of training examples; else all count equally.
     """
 
     changes: ClassVar[tuple[str, ...]] = ()

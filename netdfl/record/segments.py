@@ -63,9 +63,10 @@ def pieces(store: Path, table: TableName | TotalsName) -> RowFiles:
 def roll_up(
     store: Path, num_nodes: int, least_bytes: int | None = None, database: DuckDBPyConnection | None = None
 ) -> None:
-    """Convert tables in `store` with at least `least_bytes` of lines to segments. No process may write there any more.
+    """Convert each table in `store` that has at least `least_bytes` of JSON lines to a Parquet file (a segment).
 
-    `database`, opened by `connect`, is used if given.
+    `store` is the folder with the record of a run of `num_nodes` nodes, to which no process may write any more.
+    `database`, a connection opened by `connect`, is used if given.
 
     Raises:
         OSError: the disk refuses; no row is lost.

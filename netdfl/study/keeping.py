@@ -48,9 +48,10 @@ def as_published(scenario: Scenario) -> Scenario:
 
 
 def keep(path: Path) -> None:
-    """Store the data of a published cell in the run directory `path`; its run was made by this process.
+    """Store the average model of a run for a published table, and in `cell.json` its metrics, commit and CPU time.
 
-    If there is no average model (no node has a model, or all push-sum weight is gone), `not_kept` says why.
+    Both go into the run's directory `path`; this process must have made the run. If there is no average model (no node
+    has a model, or all push-sum weight is gone), `cell.json` has the reason, as `not_kept`, in place of metrics.
 
     Raises RunError if the disk refuses.
     """

@@ -91,7 +91,7 @@ def reproduce(
     make_runner: Callable[[], Runner] = LocalRunner,
     needs: RunNeeds = USUAL,
 ) -> int:
-    """Run the cells of `request`, `jobs` runs at a time; return an exit code.
+    """Run the cells of a published table that `request` names, and compare their results with the table.
 
     Below `out` lie `cells/` with the runs, which all tables share, and the table as JSON, CSV and Markdown, written
     again after each run. Results of an earlier call are kept if their scenario is the same: rows of other cells, and
@@ -107,7 +107,8 @@ def reproduce(
         needs: the resources that an engine (Ray or Slurm) keeps free for each run.
 
     Returns:
-        0 if all possible cells ran, 1 if a run failed, 2 if none is possible.
+        0 if all runs succeeded, 1 if one failed, 2 if no cell can run, for lack of a valid scenario or of data. A cell
+        that can't run is listed with the reason.
 
     Raises:
         InputError: There is no such paper, table or cell, or there are no scenarios.

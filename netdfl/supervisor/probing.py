@@ -215,13 +215,14 @@ class ProbingWatch(StallWatch):
                 return
 
     def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> DownNode | None:
-        """Return the state of a `node` that crashed, is paused or left a probe unanswered; None if it runs and answers.
+        """Return the state of `node` if it is absent, crashed or paused, or left the last probe unanswered; else None.
 
         Args:
             node: the node.
-            now_ns: the time of the probe.
-            asked: whether the probe was sent to it; a live node that was not asked has only just started.
-            lives: whether it has neither crashed nor yet to join.
+            now_ns: the time at which the probe of all live nodes was sent.
+            asked: whether the probe was sent to `node`; if not, a live node has only just started, and counts as
+                running.
+            lives: whether `node` is running or has finished: it is not absent (yet to join) and has not crashed.
         """
         round = self.fleet.status.nodes[node].round
         if node in self._answered or not lives:

@@ -80,6 +80,8 @@ def random_push(
 ) -> Topology:
     """Let each node send to `out_neighbors` others that it picks at random; 0 never redraws.
 
+    The picks are drawn anew every `redraw_every` rounds, or once for the whole run if it is 0.
+
     `base_degree: m` picks them from m fixed out-neighbors per node, themselves drawn once so that
     the base graph is strongly connected: methods that keep state per edge need that few edges.
     """

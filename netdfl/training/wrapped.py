@@ -69,7 +69,10 @@ class WrappedData:
 
     @property
     def written(self) -> Tensor | None:
-        """The vector with values that the model's forward pass wrote; None if it wrote none."""
+        """The parameter vector of the last local step, if the model's forward pass wrote to parameters; else None.
+
+        It has the written values. `Embedding(max_norm=...)`, for one, rescales its own parameters in a forward pass.
+        """
         return getattr(self.data, "written", None)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:

@@ -74,7 +74,10 @@ def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reorderi
 
 
 class Disorder(Stage, Generic[C]):
-    """A stage that delays nothing and acts by its parameters, `config`; new parameters act on what enters later."""
+    """The base of the link stages that duplicate or damage messages or packets at random, without delaying them.
+
+    `config` has the parameters, such as the probability; a change applies to messages or packets that enter later.
+    """
 
     __slots__ = ("config", "seed")
     key: ClassVar[str]

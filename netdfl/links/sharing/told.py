@@ -115,7 +115,10 @@ class ToldLink(SharedLink):
 
 
 def _offer(flow: ShareTaker, besides: SharedLink) -> int:
-    """Return the highest rate, in parts of a bit/s, that `flow` could use if the link `besides` did not limit it."""
+    """Return the highest rate that the message of `flow` could use if the link `besides` did not limit it.
+
+    The rate is an integer, in units of 1 / `PARTS` bit/s.
+    """
     offers = [_MOST * PARTS]
     for link in flow.links:
         if link is not besides and link.capacity is not None:

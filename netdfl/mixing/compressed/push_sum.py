@@ -167,7 +167,10 @@ class EdgePushSum(ReferencedPushSum[EdgeState]):
         return state.sent[j]
 
     def share(self, state: EdgeState, j: NodeId, view: View) -> PushShare:
-        """Return the factor gamma P_ji w of the reference h, which is also the part of the weight w that is sent."""
+        """Return gamma P_ji w: the part of the weight w sent to `j`, and the factor of h in the part of x sent to `j`.
+
+        So `j` gains gamma P_ji w h. The reference h approximates z = x / w, and both ends of the edge to `j` know it.
+        """
         part = state.step.gamma * view.out_weights[j] * state.weight
         return PushShare(part, part)
 

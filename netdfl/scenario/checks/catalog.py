@@ -85,7 +85,10 @@ def groups_are_apart(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def figures_come(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that each metric with a bound in `expect` is measured for this task, and where the fleet runs."""
+    """Check that each metric that `expect` bounds is measured with the scenario's task and in its world.
+
+    An example is `virtual_duration_s`, which only the simulated world measures.
+    """
     kind = scenario.task.kind
     task = scenario.task
     for name in scenario.expect.bounded:

@@ -132,9 +132,9 @@ def _problem(details: ErrorDetails, path: Path, document: Document, directory: s
 
 
 def _quoted(kind: str, value: object) -> str:
-    """Return the remedy for a pydantic error of type `kind` at `value`: a number in quotes, or a mapping for a list.
+    """Return the remedy if `value` is a number in quotes, or a mapping in place of a list; else an empty text.
 
-    Other errors have an empty remedy.
+    `kind` is the type of pydantic's error about `value`, such as `int_type` where it expects an integer.
     """
     if kind in ("int_type", "float_type") and isinstance(value, str):
         with suppress(ValueError):

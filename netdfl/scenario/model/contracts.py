@@ -21,8 +21,8 @@ class Contract:
     `context` has the names of the positional-only arguments that netdfl passes; the parameters in the scenario are
     passed by keyword. `help` describes the context. With `bare`, a part may also take none of these arguments, as a
     plain class or factory does. `adapt`, as `module:name`, converts a result to the expected type, and raises TypeError
-    that names the expected types for a result of an unknown one. `prepare`, as `module:name`, returns the function with
-    the parameters that a scenario writes, where these differ from the parameters of its definition.
+    that names the expected types for a result of an unknown one. `prepare`, as `module:name`, takes the user's function
+    or class, and returns a function with the parameters that a scenario writes, where these differ from its own.
     """
 
     context: tuple[str, ...]

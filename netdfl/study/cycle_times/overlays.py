@@ -117,7 +117,11 @@ as no path there leads through a third silo, all are equal, and the first silo o
 
 
 def star(ways: Ways) -> list[Edge]:
-    """Return the links between the central silo and every other silo."""
+    """Return the links of a star overlay: both directions between silo 0 and every other silo of the network.
+
+    `ways` has the paths between all silos. Marfoq et al. take as center the silo with the highest load centrality in
+    the complete graph of silos, where all are equal; so the first one is taken.
+    """
     return both_ways((CENTER, node) for node in range(ways.num_silos) if node != CENTER)
 
 

@@ -92,8 +92,10 @@ class ShareNotices:
             self._told[self._node, node].forget()
 
     def take(self, message: Message, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply another node's notice about a shared link; return how messages under way from this node change.
+        """Apply a notice of another node about a downlink; return new departures and losses of this node's messages.
 
+        The notice names the message that its sender now sends over this node's downlink, the rate in bit/s that this
+        node may use on the sender's downlink, or the message of this node for which that downlink's queue has no room.
         Raises MalformedMessage.
         """
         src, meta, told = message.src, message.payload.meta, self._links.told

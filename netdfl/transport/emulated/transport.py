@@ -191,10 +191,10 @@ class EmulatedTransport:
     # time
 
     def _advance(self) -> None:
-        """Move the messages that are due on this node's halves of the links, and make the scheduled link changes.
+        """Process the messages due on the link stages that this node emulates, and make the scheduled link changes.
 
-        Messages leave the sender's half a little early, as the real transport takes time, but never before an earlier
-        link change is made.
+        A sender emulates its uplink and the link, a receiver its downlink. Messages leave the sender's stages a little
+        early, as the real transport takes time, but never before an earlier link change is made.
         """
         now = self._clock.now_ns()
         while self._changes and (self._changes[0].at_ns or 0) <= now:

@@ -111,7 +111,10 @@ class Stream:
 
     @property
     def num_under_way(self) -> int:
-        """Number of messages without an answer, as of the last check of shared memory."""
+        """Number of messages written to the stream whose answer from the receiver this sender has not read yet.
+
+        An answer that lies in shared memory counts as read once `look` has found it there.
+        """
         return len(self._under_way)
 
     async def write(self, entry: QueuedMessage, frame: bytes, quiet: bool) -> None:

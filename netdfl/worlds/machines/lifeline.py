@@ -114,7 +114,10 @@ class Lifelines:
         return line
 
     def claim(self, token: bytes) -> Lifeline | None:
-        """Return the lifeline of the machine that has this `token`, once only; None if no machine has it."""
+        """Return the lifeline of the machine that was given this `token`, once only; None if there is none.
+
+        A lifeline is a connection to the supervisor without data, whose end shows that the machine is gone.
+        """
         return self._awaited.pop(token, None)
 
     def close(self) -> None:

@@ -74,7 +74,11 @@ class Machine:
         self._forks = engine.start(self.name)
 
     async def start_anew(self, engine: Engine) -> None:
-        """Have the engine start a new fork server, in a thread, because it may have to wait for the machine."""
+        """Start a new fork server on this machine through `engine`, the provider of machines, such as Slurm or Ray.
+
+        The old fork server is abandoned. `engine.start` runs in a thread, so that the supervisor's event loop is not
+        blocked while the engine waits for the machine.
+        """
         if self._forks is not None:
             self._forks.abandon()
         if self._line is not None:

@@ -241,9 +241,10 @@ class VirtualLoop(base_events.BaseEventLoop):
         return [timer.name for timer in self._live(when) if timer.acts] if when in self._timers else []
 
     def run_named(self, at_ns: int, name: str) -> None:
-        """Run one named timer of an instant before the others; `name` is its name as text with spaces.
+        """Run the timer `name` that is due at the instant `at_ns`, before the other timers that are due then.
 
-        Do nothing if there is no such timer any more.
+        A timer's name is a tuple, and `name` is its parts joined by spaces, such as `wait 3 0 1`. Do nothing if there
+        is no such timer any more.
         """
         timers = self._timers.get((at_ns, NAMED), [])
         found = next((t for t in timers if not t._cancelled and " ".join(map(str, t.name)) == name), None)
