@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
+import pytest
+import yaml
+
+import netdfl
+from netdfl.core.types import Json
 from netdfl.prove.bound import read_bound
 from netdfl.prove.proof import ScenarioProof
 from netdfl.prove.properties import broken_by, choose_properties
 from netdfl.scenario.load import load
-from tests.soak.proofs import PAGE, WORDS, Cell, read, table
+from netdfl.scenario.model.schema import Scenario
+from tests.soak.found_proofs import FOLDER, NAMES, counterexamples, representatives
+from tests.soak.proofs import PAGE, WORDS, read, table
 
-NAMES = {"stall": ("stall", "finish"), "weight": ("weight",), "counted": ("counted",)}
 SAMPLE = 40
-
-
-def counterexamples() -> list[tuple[Cell, str, dict[str, Any]]]:
-    """All of the table: the cell, what was asked, and the answer."""
-    return [
-        (Cell(*row["cell"][:5]), asked, told)
-        for row in read()
-        for answers in row.get("bounds", {}).values()
-        for asked, told in answers.items()
-        if "events" in told
-    ]
+FILES = sorted(FOLDER.glob("*.yaml"))
 
 
 def test_a_sample_of_the_counterexamples_breaks_what_the_table_says() -> None:
     found = counterexamples()
     assert len(found) >= SAMPLE
-    for cell, asked, told in random.Random(1).sample(found, SAMPLE):
-        scenario = load(cell.scenario())
-        properties = choose_properties(scenario, NAMES[asked])
-        proof = ScenarioProof(scenario, read_bound("loss: 0"), properties)
-        broken = broken_by(proof.player.play(told["events"]), properties)
-        assert broken is not None, (cell, asked, told)
-        assert told["word"] == ("breaks" if broken[0] == "no error" else WORDS[asked])
-        assert len(told["events"]) == told["faults"]
+    for each in random.Random(1).sample(found, SAMPLE):
+        assert each.told["word"] == breaks(load(each.cell.scenario()), each.told["events"], each.asked), each
+        assert len(each.told["events"]) == each.told["faults"]
+
+
+def breaks(scenario: Scenario, events: Sequence[Json], asked: str) -> str | None:
+    """What the table says of a scenario with these events; None: nothing breaks."""
+    properties = choose_properties(scenario, NAMES[asked])
+    proof = ScenarioProof(scenario, read_bound("loss: 0"), properties)
+    broken = broken_by(proof.player.play(events), properties)
+    return None if broken is None else "breaks" if broken[0] == "no error" else WORDS[asked]
+
+
+def test_one_of_each_kind_is_a_scenario() -> None:
+    assert {file.stem for file in FILES} == set(representatives())
+
+
+@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
+def test_it_breaks_what_its_name_says_and_repeats_itself(file: Path, tmp_path: Path) -> None:
+    run = netdfl.run(file, out=tmp_path / "run", page=False)
+    assert f"# Event log: {run.result['event_log_hash']}\n" in file.read_text(encoding="utf-8")
+    keys = yaml.safe_load(file.read_text(encoding="utf-8"))
+    events = keys.pop("events")
+    asked = next(key for key, word in WORDS.items() if file.stem.startswith(word.replace(" ", "_")))
+    assert breaks(load(keys), events, asked) == WORDS[asked]
 
 
 def test_the_page_is_that_of_its_rows() -> None:
