@@ -219,8 +219,11 @@ def table() -> Iterator[tuple[str, int, int, int]]:
         yield package, twice[package], nouns[package], texts[package]
 
 
-def drawn(seed: int, count: int) -> Iterator[str]:
-    """Yield definitions drawn by a seed, each with its place, the class around it, its signature and its docstring."""
+def drawn(seed: int, count: int, in_place: bool = False) -> Iterator[str]:
+    """Yield definitions drawn by a seed, each with its place, the class around it, its signature and its docstring.
+
+    With `in_place` the first paragraphs of its module and of its class stand above it, as in an editor.
+    """
     found = [
         (file, node)
         for file, scopes in modules().items()
@@ -228,10 +231,18 @@ def drawn(seed: int, count: int) -> Iterator[str]:
         if not isinstance(node, ast.Module) and ast.get_docstring(node)
     ]
     for file, node in random.Random(seed).sample(found, count):
-        around = [each.name for each in modules()[file] if isinstance(each, ast.ClassDef) and node in each.body]
+        classes = [each for each in modules()[file] if isinstance(each, ast.ClassDef) and node in each.body]
+        around = [each.name for each in classes]
         lines = file.read_text(encoding="utf-8").splitlines()[node.lineno - 1 : node.body[0].lineno - 1]
         place = f"{file.relative_to(NETDFL).as_posix()}{''.join(f', class {name}' for name in around)}"
-        yield "\n".join([place, *lines, f'"""{ast.get_docstring(node)}"""'])
+        above = [_first_paragraph(each) for each in (modules()[file][0], *classes)] if in_place else []
+        yield "\n".join([place, *above, *lines, f'"""{ast.get_docstring(node)}"""'])
+
+
+def _first_paragraph(scope: Scope) -> str:
+    name = f"class {scope.name}" if isinstance(scope, ast.ClassDef) else "module"
+    first, _, _ = (ast.get_docstring(scope) or "").partition("\n\n")
+    return f"# {name}: {' '.join(first.split())}"
 
 
 def main() -> None:
@@ -239,9 +250,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", type=int, metavar="SEED", help="print definitions drawn by this seed instead")
     parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--in-place", action="store_true", help="with the first paragraphs of module and class above")
     asked = parser.parse_args()
     if asked.draw is not None:
-        print(*(f"{number}. {each}" for number, each in enumerate(drawn(asked.draw, asked.count), 1)), sep="\n\n")
+        print(
+            *(f"{number}. {each}" for number, each in enumerate(drawn(asked.draw, asked.count, asked.in_place), 1)),
+            sep="\n\n",
+        )
         return
     print(f"{'package':<18}{'shared names':>13}{'no nouns':>10}{'docstrings':>12}")
     for name, *counts in table():
