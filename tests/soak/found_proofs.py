@@ -18,6 +18,7 @@ from tests.soak.proofs import Cell, read
 from tests.soak.tally import ROOT
 
 FOLDER = ROOT / "scenarios/found/proofs"
+SCHEMA = "# yaml-language-server: $schema=../../../netdfl/scenario/netdfl-1.schema.json\n"
 NAMES = {"stall": ("stall", "finish"), "weight": ("weight",), "counted": ("counted",)}
 
 
@@ -75,7 +76,7 @@ def text_of(found: Counterexample) -> str:
     """The scenario of a counterexample, proven anew."""
     scenario = load(found.cell.scenario())
     answer = ScenarioProof(scenario, read_bound(found.bound), choose_properties(scenario, NAMES[found.asked])).run()
-    return write_counterexample(answer).text
+    return SCHEMA + write_counterexample(answer).text
 
 
 def main(folder: Path = FOLDER) -> None:
