@@ -202,7 +202,8 @@ before the time was over.
 
 `python -m tests.soak.proofs` makes the rows, which lie in [proofs.json](proofs.json); {cells} cells of {all_of} are
 there, made in {hours:.2f} CPU hours. They have the faults of each counterexample, too, and the tests play a sample of
-these.
+these. One of each kind is a scenario in `scenarios/found/proofs`, such as `netdfl run
+scenarios/found/proofs/stalls_loss_return_acknowledged.yaml`; `python -m tests.soak.found_proofs` writes them.
 
 ## In short
 
