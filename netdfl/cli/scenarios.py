@@ -93,22 +93,22 @@ def validate(scenario: ScenarioFile, sets: Sets = [], on: World = None) -> None:
     from netdfl.study.plan import is_study
 
     if is_study(file := find_scenario(scenario)):
-        _validate_study(file, [*sets, *([f"world.kind={on}"] if on else [])])
+        _validate_study(scenario, file, [*sets, *([f"world.kind={on}"] if on else [])])
         return
     loaded = load_scenario(scenario, sets, on)
     say_notes(check_ready(loaded))
     print(f"{scenario}: {loaded.name} is valid")
 
 
-def _validate_study(file: Path, sets: list[str]) -> None:
+def _validate_study(called: Path, file: Path, sets: list[str]) -> None:
     from netdfl.study.checking import check_study
 
     found = check_study(file, sets)
     for grid in found:
         say_notes(grid.notes)
     for grid in found:
-        print(f"{file}: {grid.sentence}")
-    print(f"{file}: the study is valid; `netdfl sweep {file}` runs it")
+        print(f"{called}: {grid.sentence}")
+    print(f"{called}: the study is valid; `netdfl sweep {called}` runs it")
 
 
 def explain(

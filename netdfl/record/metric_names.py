@@ -36,7 +36,9 @@ OF_NODES: Mapping[str, str] = {
 }
 """Metrics that each node records each round."""
 _LOST = {
-    name.value: f"The share of messages: {MEANINGS[name]}." for name in FateClass if name is not FateClass.DELIVERED
+    name.value: f"The share of {name.value} messages ({MEANINGS[name]})."
+    for name in FateClass
+    if name is not FateClass.DELIVERED
 }
 OF_RUN: Mapping[str, str] = {
     "bytes_sent": "The bytes that all nodes sent.",
