@@ -19,6 +19,7 @@ FOLDERS: Mapping[str, str] = {
     "": "To begin with",
     "faults": "faults/: one fault each, and how a fleet takes it",
     "found": "found/: failures that `netdfl explore` found, reduced to what matters",
+    "found/proofs": "found/proofs/: counterexamples that `netdfl prove` found, one of each kind",
     "lecture": "lecture/: an hour's course, in order",
     "papers": "papers/: tables of five papers, PAPER_TABLE_DATA; `netdfl reproduce` runs them",
     "smoke": "smoke/: one small fleet of each family",
@@ -33,6 +34,8 @@ ON_GRAPHS: Mapping[str, str] = {
 }
 """Headings of `netdfl list algorithms` for the kinds of graphs in `GRAPHS`."""
 _MOST_BETWEEN = 24
+_MOST_NAME = 36
+"""The longest name of a scenario that leaves room for its sentence beside it."""
 _EXAMPLE_GRAPHS = {"undirected": "ring", "directed": "random_push", "full": "full", "star": "star"}
 
 
@@ -63,11 +66,26 @@ def show_parts(what: str, rows: Sequence[Row], console: Console) -> None:
 
 
 def _show_scenarios(rows: Sequence[Row], console: Console) -> None:
-    width = max(len(row["name"]) for row in rows)
+    width = max(len(row["name"]) for row in rows if not _is_long(row))
     for folder, within in groupby(rows, key=lambda row: str(row["name"]).rpartition("/")[0]):
         console.print(Text(FOLDERS.get(folder, f"{folder}/"), style="bold"))
-        _show(_grid([(row["name"].ljust(width), row["help"]) for row in within]), console)
+        for long, some in groupby(within, key=_is_long):
+            if long:
+                _show_below(list(some), console)
+            else:
+                _show(_grid([(row["name"].ljust(width), row["help"]) for row in some]), console)
     console.print(f"`netdfl explain {rows[0]['name']}` shows one of them before it runs.")
+
+
+def _is_long(row: Row) -> bool:
+    return len(row["name"]) > _MOST_NAME
+
+
+def _show_below(rows: Sequence[Row], console: Console) -> None:
+    """Print each row's name on a line of its own, and its sentence below."""
+    for row in rows:
+        console.print(Padding(Text(row["name"], style="bold"), (0, 0, 0, 2)))
+        console.print(Padding(Text(row["help"]), (0, 0, 0, 6)))
 
 
 def _show_algorithms(rows: Sequence[Row], console: Console) -> None:
