@@ -18,7 +18,7 @@ from netdfl.collection.finding import is_run
 from netdfl.core.errors import InputError
 
 MOST_AT_ONCE = 2
-CHECK_S, BEGIN_S, END_S = 120.0, 120.0, 20.0
+CHECK_S, BEGIN_S, END_S = 120.0, 120.0, 120.0
 TICK_S = 0.1
 MOST_WORDS = 20_000
 COMMAND = (
