@@ -1,11 +1,13 @@
 """Two versions of netdfl in paired turns: the median ratio of each cost, with its 95 % interval.
 
     python benchmarks/paired.py DIR [--turns 10] [--cases messages ring start body simulated neighbors] [--width 0.1]
+        [--together]
 
 DIR holds the source of the other version. In a turn both take the same case, one right after the other, and the next
-turn begins with the other one: a machine that becomes slower makes both slower. A ratio is this version's cost over
-the other's in one turn. The interval of its median goes by ranks (a binomial sum), so it assumes no distribution; where
-it is wider than `--width` more turns are taken, up to three times as many.
+turn begins with the other one: a machine that becomes slower makes both slower. With `--together` both run at the same
+time. Both then feel the same noise, which makes ratios of CPU time several times as exact on a shared machine. A ratio
+is this version's cost over the other's in one turn. The interval of its median goes by ranks (a binomial sum), so it
+assumes no distribution; where it is wider than `--width` more turns are taken, up to three times as many.
 
 - `messages`: CPU of a message of a whole simulated run, 100 and 1,000 nodes, as `runs.py` takes it.
 - `ring`: CPU of a node and round of a ring of ten processes, beyond those of a run of 50 rounds.
@@ -25,6 +27,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,7 @@ from figures import about
 from runs import ROOT, apart, case
 
 Costs = Mapping[str, float]
-WARM, ROUNDS = 50, 300
+WARM, ROUNDS = 50, 500
 
 
 def interval(ratios: list[float], level: float = 0.95) -> tuple[float, float]:
@@ -115,12 +118,22 @@ CASES: Mapping[str, Callable[[Path], Costs]] = {
 }
 
 
-def paired(take: Callable[[Path], Costs], other: Path, turns: int, width: float) -> Iterator[Mapping[str, Any]]:
+def one_turn(take: Callable[[Path], Costs], order: tuple[Path, Path], together: bool) -> Mapping[Path, Costs]:
+    """Return the costs of both versions; a process of its own for each counts the CPU time of its children."""
+    if not together:
+        return {source: take(source) for source in order}
+    with ProcessPoolExecutor(len(order)) as pool:
+        return dict(zip(order, pool.map(take, order), strict=True))
+
+
+def paired(
+    take: Callable[[Path], Costs], other: Path, turns: int, width: float, together: bool = False
+) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of one case."""
     taken: list[tuple[Costs, Costs]] = []
     while len(taken) < turns or (len(taken) < 3 * turns and _widest(taken) > width):
         order = (ROOT, other) if len(taken) % 2 else (other, ROOT)
-        costs = {source: take(source) for source in order}
+        costs = one_turn(take, order, together)
         taken.append((costs[ROOT], costs[other]))
     for name in _names(taken):
         ratios = _ratios(taken, name)
@@ -156,10 +169,11 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--cases", choices=CASES, nargs="+", default=["messages", "ring", "start", "body"])
     parser.add_argument("--width", type=float, default=0.1)
+    parser.add_argument("--together", action="store_true", help="run both versions at the same time")
     args = parser.parse_args()
     found = []
     for name in args.cases:
-        for row in paired(CASES[name], args.other, args.turns, args.width):
+        for row in paired(CASES[name], args.other, args.turns, args.width, args.together):
             print(row, file=sys.stderr, flush=True)
             found.append(row)
     print(about(f"{args.turns} turns or more"), file=sys.stderr)
