@@ -271,7 +271,8 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
     found = estimate(apart)
     bounds = [math.exp(x) if log else x for x in found[1:]]
     tested = len(set(pairs)) > 1 and any(apart)
-    return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], paired_t(apart), tested=tested)
+    p = paired_t(apart) if tested else float(not any(apart))  # the same in every run: no chance is involved
+    return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], p, tested=tested)
 
 
 def are_equal(x: float | None, y: float | None) -> bool:
@@ -289,7 +290,11 @@ def _without_rounding(pairs: Sequence[tuple[float, float]]) -> list[tuple[float,
 
 
 def paired_t(apart: Sequence[float]) -> float:
-    """Return the two-sided p-value of Student's t-test of the hypothesis that the mean of these differences is 0."""
+    """Return the two-sided p-value of Student's t-test of the hypothesis that the mean of these differences is 0.
+
+    Where all n differences are equal up to rounding, their variance says nothing about chance, and the p-value is that
+    of the sign test, 2^(1-n).
+    """
     from scipy.special import stdtr
 
     count = len(apart)
@@ -297,6 +302,6 @@ def paired_t(apart: Sequence[float]) -> float:
     variance = math.fsum((x - mean) ** 2 for x in apart) / (count - 1)
     if mean == 0.0:
         return 1.0
-    if variance == 0.0:  # the same in every run: no chance is involved
-        return 0.0
+    if all(are_equal(x, apart[0]) for x in apart):
+        return float(2.0 ** (1 - count))
     return float(2 * stdtr(count - 1, -abs(mean) / math.sqrt(variance / count)))
