@@ -30,16 +30,6 @@ links: {default: {latency: 5ms, loss: 15%}, "0->1": {loss: 50%}}
 events: [{at: 100ms, for: 100ms, partition: [[0..2], [3..5]]}]
 expect: {deadlock: none}
 """
-SLOW = """
-schema: netdfl/1
-name: slow
-nodes: 3
-rounds: 30
-task: {kind: consensus, dim: 2}
-algorithm: dpsgd
-topology: ring
-links: {default: {latency: 150ms}}
-"""
 EVIL = "<img src=x onerror=window.hacked=1></script><script>window.hacked=2</script>"
 BUSY = """(() => {
   const lanes = document.querySelector('#lanes canvas'), from = 70 * devicePixelRatio, colors = new Set();
@@ -189,33 +179,6 @@ def test_names_and_reasons_that_are_markup_do_nothing(folder: Path, opened: Open
                 page.get_by_text("In what their scenarios differ").wait_for()
             assert page.evaluate("[window.hacked, document.images.length, document.scripts.length]") == [None, 0, 2]
             page.close()
-
-
-def test_a_live_run_is_followed_to_its_end(tmp_path: Path, opened: Open) -> None:
-    (tmp_path / "slow.yaml").write_text(SLOW)
-    out = tmp_path / "run"
-    with started("run", tmp_path / "slow.yaml", "--web", "--out", out) as (address, process):
-        page = opened(address)
-        page.locator("#subtitle", has_text="of 30 rounds done").wait_for()
-        assert not (out / "result.json").exists()
-        page.locator("#live", has_text="has ended").wait_for()
-        ended = open_run(out)
-        assert told(page.inner_text("#counts"))["sent"] == ended.result["messages"]["sent"]
-        assert page.inner_text("#verdict strong").lower() == ended.result["verdict"]
-        process.communicate(timeout=30)
-        assert process.returncode == 0
-
-
-def test_the_button_stops_a_running_fleet_as_ctrl_c_does(tmp_path: Path, opened: Open) -> None:
-    (tmp_path / "long.yaml").write_text(SLOW.replace("rounds: 30", "rounds: 3000"))
-    with started("run", tmp_path / "long.yaml", "--web", "--out", tmp_path / "run") as (address, process):
-        page = opened(address)
-        page.locator("#subtitle", has_text=re.compile("[1-9] of 3000 rounds done")).wait_for()
-        page.get_by_role("button", name="stop the run").click()
-        page.get_by_text("the run was asked to stop").wait_for()
-        page.locator("#verdict", has_text="interrupted").wait_for()
-        process.communicate(timeout=60)
-        assert process.returncode == 130
 
 
 def test_the_keyboard_alone_reaches_everything(folder: Path, opened: Open) -> None:

@@ -14,7 +14,7 @@ export function follow(address) {
     take(view.data && sent.part ? { ...view.data, ...sent } : sent);
     const state = view.data.head.state;
     const troubles = view.data.troubles.length ? ` Not all could be read: ${view.data.troubles.join("; ")}` : "";
-    said.textContent = (state === "running" ? "The page follows the run." : state === "finished" ? "The run has ended; the page is complete." : "") + troubles;
+    said.textContent = (state === "running" ? followed(view.data.head.as_of) : state === "finished" ? "The run has ended; the page is complete." : "") + troubles;
   });
   source.addEventListener("status", (event) => {
     const status = JSON.parse(event.data);
@@ -27,6 +27,11 @@ export function follow(address) {
   source.addEventListener("trouble", (event) => { said.textContent = JSON.parse(event.data); });
   source.addEventListener("end", () => { source.close(); stop.hidden = true; });
   source.onerror = () => { if (source.readyState === EventSource.CLOSED) said.textContent = "Where the page came from is gone; it shows what it had."; };
+}
+
+/** The headline is new each second; what takes longer to read says of what moment it is. @param {string} [asOf] */
+function followed(asOf) {
+  return `The page follows the run.${asOf ? ` Time, messages and curves are as of ${asOf}.` : ""}`;
 }
 
 /** @param {string} address @param {HTMLElement} button */

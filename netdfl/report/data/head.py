@@ -39,10 +39,12 @@ def _finished(result: Made, folder: str) -> Made:
 def _unfinished(run: Run) -> Made:
     fleet = run.fleet
     going_on = is_held(run.path)
+    done = "" if fleet is None else f"{fleet['rounds_done']} of {fleet['rounds']} rounds"
     return {
         "state": "running" if going_on else "ended",
         "title": run.path.name if fleet is None else fleet["scenario"],
-        "subtitle": "" if fleet is None else f"{fleet['rounds_done']} of {fleet['rounds']} rounds done",
+        "subtitle": f"{done} done" if done else "",
+        "as_of": done,
         "verdict": "running" if going_on else "no verdict",
         "reasons": [GOES_ON if going_on else NO_RESULT],
         "numbers": [],

@@ -1,0 +1,80 @@
+"""A page of a run that goes on: how often what it shows is read anew, and what that may take of the machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from netdfl.running.run import run
+from netdfl.scenario.load import loads
+from netdfl.web import watch
+from tests.agreeing import agreeing
+
+SECONDS = 120
+SMALL = agreeing("small", 4, 3, "links: {default: {latency: 5ms}}", compute="10ms")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("followed") / "run"
+    run(loads(SMALL), out=made, page=False)
+    return made
+
+
+class SlowRun:
+    """A run that goes on for some seconds of a clock of its own; reading it takes `cost_s` of a processor."""
+
+    def __init__(self, path: Path, cost_s: float) -> None:
+        self.store, self.cost_s = path / "store", cost_s
+        self.now_s, self.cpu_s = 0, 0.0
+        self.read: list[int] = []
+
+    def goes_on(self, path: Path) -> bool:
+        """Asked once a second: something was written since."""
+        self.now_s += 1
+        with (self.store / "events-later.jsonl").open("a") as file:
+            file.write("\n")
+        return self.now_s < SECONDS
+
+    def page_data(self, run: object, *, tolerant: bool) -> dict[str, Any]:
+        """What a page would show: here, of which second it is."""
+        self.cpu_s += self.cost_s
+        self.read.append(self.now_s)
+        return {"second": self.now_s}
+
+
+@pytest.fixture
+def slow_run(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowRun]:
+    slow = SlowRun(path, request.param)
+    clock = SimpleNamespace(process_time=lambda: slow.cpu_s, monotonic=lambda: float(slow.now_s))
+    for name, put in {"time": clock, "is_held": slow.goes_on, "page_data": slow.page_data, "TICK_S": 0}.items():
+        monkeypatch.setattr(watch, name, put)
+    yield slow
+    (slow.store / "events-later.jsonl").unlink()
+
+
+async def seconds_shown(path: Path) -> list[int]:
+    """The seconds of which the data are that a page receives until the run has ended."""
+    told = [each.decode() async for each in watch.RunFeed(path).events()]
+    return [json.loads(each.split("data: ")[1])["second"] for each in told if each.startswith("event: data")]
+
+
+@pytest.mark.parametrize("slow_run", [0.02, 0.35], indirect=True)
+async def test_a_page_follows_a_small_run_within_seconds(path: Path, slow_run: SlowRun) -> None:
+    shown = await seconds_shown(path)
+    assert shown == slow_run.read
+    assert shown[-1] == SECONDS
+    assert max(after - before for before, after in pairwise([0, *shown])) <= 5
+
+
+@pytest.mark.parametrize("slow_run", [2.0], indirect=True)
+async def test_reading_a_large_run_takes_no_more_than_a_tenth_of_a_processor(path: Path, slow_run: SlowRun) -> None:
+    shown = await seconds_shown(path)
+    assert max(after - before for before, after in pairwise(shown)) <= 21
+    assert (len(shown) - 2) * slow_run.cost_s <= 0.1 * SECONDS  # the first and the last are read at once
