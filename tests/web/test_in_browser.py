@@ -156,6 +156,9 @@ def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> 
     assert any(row.split()[:2] == ["3", "2"] and "root" in row for row in rows)
     assert page.locator("#stall canvas").count() > 0
     assert "85 ms" in page.inner_text("#moment")
+    found_s = json.loads((folder / "stalled/stalls/000.json").read_text())["finding"]["found_s"]
+    found = f"{found_s:g} s" if found_s >= 1 else f"{1000 * found_s:g} ms"
+    assert f"began, at 85 ms; the graph is of {found}, when it was found." in page.inner_text("#stall")
 
 
 def test_names_and_reasons_that_are_markup_do_nothing(folder: Path, opened: Open) -> None:

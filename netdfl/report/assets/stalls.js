@@ -31,7 +31,8 @@ export function openStall(place) {
   goTo(placeOf(stall.began_s));
   const canvas = el("div", { class: "graph", role: "img", "aria-label": `wait-for graph: ${stall.text}` });
   const who = stall.waits.map((/** @type {number[]} */ [node, whom]) => [String(node), String(whom), stall.since[node] === undefined ? "–" : seconds(stall.since[node]), stall.roots.includes(node) ? "root" : "behind"]);
-  shown?.replaceChildren(el("p", { class: "sentence" }, stall.text), el("div", { class: "fleet" }, canvas,
+  const moments = stall.found_s > stall.began_s ? `The handle is where it began, at ${seconds(stall.began_s)}; the graph is of ${seconds(stall.found_s)}, when it was found.` : "";
+  shown?.replaceChildren(el("p", { class: "sentence" }, stall.text), el("p", { class: "hint" }, moments), el("div", { class: "fleet" }, canvas,
     table(["waits", "for", "since", ""], who, `Who waits for whom, of ${stall.num_nodes} nodes`, "high")));
   draw(canvas, stall);
   shown?.scrollIntoView({ block: "nearest" });
