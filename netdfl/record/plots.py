@@ -61,11 +61,14 @@ class Plots:
         curves = {name: self._of_fleet(name) for name in ACCURACIES}
         if not any(curves.values()):
             raise InputError(f"{self._run.path} has no accuracy: nothing was judged; .curve('error') may be there")
+        from matplotlib.ticker import PercentFormatter
+
         figure, axes = _canvas(WIDE)
         for name, points in curves.items():
             if points:
                 axes.plot(*zip(*points, strict=True), label=ACCURACIES[name], marker="." if len(points) < 30 else None)
         axes.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1))
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
         _whole(axes.xaxis)
         axes.legend()
         return figure
@@ -89,7 +92,10 @@ class Plots:
         axes.set(xlabel="round", ylabel=name.replace("_", " "))
         _whole(axes.xaxis)
         if log:
+            from netdfl.record.log_axis import label_logs
+
             axes.set_yscale("log")
+            label_logs(axes.yaxis)
         return figure
 
     def partition(self) -> Figure:

@@ -52,6 +52,11 @@ def is_of_models(name: str) -> bool:
     return name.startswith("test_")
 
 
+def has_no_negatives(name: str) -> bool:
+    """Return whether a metric is a duration, a rate, or a number of bytes or rounds."""
+    return name in BYTES or name == "rounds" or ("_s_" in f"{name}_" and not is_of_models(name))
+
+
 def figures_of(ran: CellResult) -> dict[str, float]:
     """Return the metrics of a run that left a result, by name.
 

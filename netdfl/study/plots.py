@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
+from netdfl.record.log_axis import label_logs
 from netdfl.study.figure_files import ENDINGS
 from netdfl.study.labels import key_words
-from netdfl.study.log_axis import label_logs
 from netdfl.study.outcome import AVERAGE, BYTES, PERCENT, words_of
 from netdfl.study.plan import AxisPositions, FigureSpec, Values, places_of
 from netdfl.study.summary import Estimate, GridPoint, estimates

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from netdfl.study.cells import CellResult
-from netdfl.study.outcome import PERCENT, SHARES, figures_of
+from netdfl.study.outcome import PERCENT, SHARES, figures_of, has_no_negatives
 from netdfl.study.plan import Values
 
 # Student's t at 97.5 % by degrees of freedom
@@ -28,6 +28,8 @@ _Z = 1.96
 USUAL = 0.95
 """The confidence of intervals, as a share, unless a caller asks for another one."""
 LEAST = 2.0**-52
+NOISE = 8 * LEAST
+"""A number up to which a metric of an order of 1 is the rounding of float64, as an error of 1e-16 is."""
 SAME = 1e-9
 """The relative distance up to which two values are equal: sums in another order differ by less, methods by more."""
 
@@ -117,11 +119,11 @@ def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: flo
 def within(found: Estimate, name: str) -> Estimate:
     """Return an estimate of the metric `name` with its interval cut to possible values.
 
-    An accuracy, for example, lies between 0 and 1.
+    An accuracy, for example, lies between 0 and 1, and no duration is negative.
     """
-    if name not in PERCENT:
-        return found
-    return found._replace(low=min(found.mean, max(0.0, found.low)), high=max(found.mean, min(1.0, found.high)))
+    if name in PERCENT or has_no_negatives(name):
+        found = found._replace(low=min(found.mean, max(0.0, found.low)))
+    return found._replace(high=max(found.mean, min(1.0, found.high))) if name in PERCENT else found
 
 
 def points_of(ran: Sequence[CellResult]) -> list[GridPoint]:

@@ -19,6 +19,7 @@ from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
 from netdfl.study.summary import (
     LEVEL,
+    NOISE,
     Estimate,
     GridPoint,
     PairedDifference,
@@ -53,7 +54,8 @@ BOLD = (
 )
 LEGEND = (
     "Mean ± standard deviation over runs with different seeds, and the 95 % confidence interval of the mean (Student's "
-    "t, cut at 0 % and 100 %; of shares of runs Wilson's, without a deviation). "
+    "t, cut at 0 % and 100 %, and at 0 where a duration, bytes or rounds can't be less; of shares of runs Wilson's, "
+    "without a deviation). "
     f"{BOLD}, nor in a metric of which it is not known whether more is better."
 )
 
@@ -188,7 +190,8 @@ class SweepTable:
             return [self._sentence(each) for each in held]
         none = "the difference does not hold" if len(tested) == 1 else f"none of {len(tested)} differences holds"
         nearest = min(tested, key=lambda each: each.p_holm)
-        alone = ", an interval of this pair alone" if nearest.comparisons > 1 else ""
+        has_interval = nearest.comparisons > 1 and not self._noise(nearest)
+        alone = ", an interval of this pair alone" if has_interval else ""
         return [f"{words(name)}: {none}; the nearest is {self._size(nearest)}{alone}, {_probability(nearest)}"]
 
     def _estimates(self, name: str) -> list[Estimate | None]:
@@ -252,7 +255,16 @@ class SweepTable:
         mean, low, high = (f"{x:.4g}" if is_log else _signed(each.figure, x) for x in (each.mean, each.low, each.high))
         unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
         interval = f" ({low} to {high})" if each.tested else ""
-        return f"{called(each.second)} against {called(each.first)}: {mean}{unit}{interval}"
+        size = self._noise(each) or f"{mean}{unit}{interval}"
+        return f"{called(each.second)} against {called(each.first)}: {size}"
+
+    def _noise(self, each: PairedDifference) -> str:
+        """Return both means as text if one is no more than rounding, so that their ratio says nothing; else ""."""
+        found = [estimates(point, each.figure, log=True) for point in (each.second, each.first)]
+        means = [one.mean for one in found if one is not None]
+        if each.figure not in self.logs or min(means) > NOISE:
+            return ""
+        return " against ".join(number(each.figure, x) + " (rounding noise)" * (x <= NOISE) for x in means)
 
 
 def _probability(each: PairedDifference) -> str:

@@ -30,6 +30,20 @@ def test_an_interval_of_an_accuracy_ends_at_all_and_at_nothing() -> None:
     assert error.low < 0 < 1 < error.high
 
 
+@pytest.mark.parametrize("name", ["virtual_duration_s", "round_s_p95", "rounds_per_s", "bytes_sent", "rounds"])
+def test_an_interval_of_a_duration_or_a_count_ends_at_nothing(name: str) -> None:
+    found = estimates(GridPoint("", (), 0, {name: (1.0, 9.0)}), name)
+    assert found is not None
+    assert (found.low, found.mean) == (0.0, 5.0)
+    assert found.high > 40
+
+
+def test_a_figure_of_a_task_of_ones_own_may_be_negative() -> None:
+    found = estimates(GridPoint("", (), 0, {"test_bias_s": (1.0, 9.0)}), "test_bias_s")
+    assert found is not None
+    assert found.low < -30
+
+
 def test_a_share_of_none_or_all_is_not_certain() -> None:
     none, every = estimate_share([0.0] * 5), estimate_share([1.0] * 5)
     assert (none.mean, none.low, every.mean, every.high) == (0, 0, 1, 1)

@@ -104,6 +104,21 @@ def test_differences_are_corrected_for_how_many_there_are() -> None:
     )
 
 
+def errors(name: str, numbers: list[float]) -> GridPoint:
+    by_seed = {seed: {"error": value} for seed, value in enumerate(numbers)}
+    return GridPoint("", (("delivery", name),), 0, {"error": tuple(numbers)}, by_seed)
+
+
+def test_a_ratio_to_rounding_noise_is_not_told_as_a_size() -> None:
+    lossy, exact = errors("plain", [0.03, 0.05, 0.04]), errors("auto", [1e-16, 3e-16, 0.0])
+    markdown = SweepTable([lossy, exact], ["error"], frozenset({"error"})).markdown()
+    assert "auto against plain: 2.45e-16 (rounding noise) against 0.0391, p " in markdown
+    assert "times as much" not in markdown
+    near = errors("near", [0.06, 0.1, 0.081])
+    markdown = SweepTable([lossy, near], ["error"], frozenset({"error"})).markdown()
+    assert re.search(r"near against plain: 2\.\d+ times as much \(", markdown)
+
+
 def test_only_shared_seeds_are_compared_and_only_what_differs_in_one_respect() -> None:
     alone = point("alone", [0.9])
     assert differences([POINTS[0], alone], "test_accuracy") == []
