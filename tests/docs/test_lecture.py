@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from test_tutorial import ROOT, blocks, matches, shown
 from typer.testing import CliRunner
 
+import netdfl
 from netdfl.cli.commands import make_app
+from netdfl.record.run import Run
 
 PAGE = ROOT / "docs" / "lecture.md"
 COMMANDS = [each for block in blocks(PAGE) for each in shown(block.text)]
@@ -29,3 +33,55 @@ def test_the_command_prints_what_the_page_shows(
 def test_every_scenario_of_the_lecture_is_in_it() -> None:
     shipped = {f"lecture/{file.stem}" for file in (ROOT / "scenarios" / "lecture").glob("*.yaml")}
     assert shipped == set(re.findall(r"lecture/\w+", "\n".join(command for command, _ in COMMANDS)))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made("2_alone_and_together", tmp_path_factory.mktemp("alone"))
+
+
+def made(name: str, folder: Path, *sets: str) -> Run:
+    return netdfl.run(netdfl.load(f"lecture/{name}", sets), out=folder / "run", page=False).run
+
+
+def by_round(run: Run, name: str) -> list[float]:
+    rows = run.rows("SELECT value FROM metrics WHERE node IS NULL AND name = ? ORDER BY round", (name,))
+    return [value for (value,) in rows]
+
+
+def test_the_curve_of_own_labels_falls_with_the_first_mixing_and_for_the_reason_that_is_given(
+    alone: Run, tmp_path: Path
+) -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    own = by_round(alone, "mean_personal_accuracy")
+    assert f"It falls from {own[9]:.0%} to {own[10]:.0%} in the".replace("%", " %") in text
+    assert f"ends at {own[-1]:.0%}".replace("%", " %") in text
+    even = made("2_alone_and_together", tmp_path, "task.dataset.partition.alpha=10")
+    alike = by_round(even, "mean_personal_accuracy")
+    assert alike[10] > alike[9], "neighbors that saw the same classes take nothing"
+
+
+def test_the_handle_shows_the_catching_up(alone: Run) -> None:
+    sql = "SELECT max(at_s) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY round ORDER BY round"
+    ends = [0.0, *(at_s for (at_s,) in alone.rows(sql))]
+    assert [round(after - before, 2) for before, after in pairwise(ends)] == [1.1] * 10 + [0.1] * 10
+
+
+def test_who_stands_still_first_and_who_last(tmp_path: Path) -> None:
+    made("5_standstill", tmp_path)
+    kept = json.loads((tmp_path / "run/stalls/000.json").read_text())
+    since = {each["node"]: each["wait"]["since_ns"] // 10**6 for each in kept["nodes"]}
+    assert since == {3: 85, 2: 100, 4: 100, 1: 115, 5: 115, 0: 130, 6: 130, 7: 145}
+
+
+def test_models_of_one_way_links_agree_though_weights_do_not(tmp_path: Path) -> None:
+    made("3_one_way", tmp_path)
+    command = ["replay", str(tmp_path / "run"), "--until", "end"]
+    printed = CliRunner().invoke(make_app(), command, input="nodes\n", env={"COLUMNS": "200"}).output
+    lines = printed.splitlines()
+    (head,) = [number for number, line in enumerate(lines) if line.split()[-3:] == ["weight", "norm", "distance"]]
+    weights, norms, _ = zip(*(line.split()[-3:] for line in lines[head + 1 : head + 17]), strict=True)
+    (norm,) = set(norms)
+    low, high = (f"{weight:.2f}".removeprefix("0") for weight in (min(map(float, weights)), max(map(float, weights))))
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert f"the norm {norm}, with weights from {low} to {high}" in text
