@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from netdfl.study.labels import end_of
 from netdfl.study.plan import FigureSpec
 
 ENDINGS = (".png", ".pdf")
@@ -29,7 +30,7 @@ def _stem(drawn: FigureSpec) -> str:
 
 
 def _word(path: str) -> str:
-    return re.sub(r"\W+", "-", path.removesuffix(".name").removesuffix(".kind").rpartition(".")[2])
+    return re.sub(r"\W+", "-", end_of(path))
 
 
 def names_of(figures: Sequence[FigureSpec], learning: Sequence[str]) -> set[str]:

@@ -29,8 +29,8 @@ def key_words(path: str, paths: Sequence[str] = ()) -> str:
     """Return a varied key in words: the end of its path, or all of it if another of `paths` ends alike."""
     if path in _KEYS:
         return _KEYS[path]
-    end = _end(path)
-    told = end if sum(_end(each) == end for each in paths) < 2 else heading_of(path).replace(".", " ")
+    end = end_of(path)
+    told = end if sum(end_of(each) == end for each in paths) < 2 else heading_of(path).replace(".", " ")
     return told.replace("_", " ")
 
 
@@ -81,10 +81,11 @@ def _label(own: Mapping[str, str], all_values: Sequence[Mapping[str, str]], *, n
     alike = [each for each in all_values if each.get("") == own.get("")]
     differing = [path for path in own if path and len({each.get(path) for each in alike}) > 1]
     name = [own[""]] if "" in own and (named or not differing) else []
-    ends = [_end(path) for path in differing]
+    ends = [end_of(path) for path in differing]
     keys = [end if ends.count(end) == 1 else path[1:] for end, path in zip(ends, differing, strict=True)]
     return ", ".join([*name, *(f"{key}={own[path]}" for key, path in zip(keys, differing, strict=True))])
 
 
-def _end(path: str) -> str:
+def end_of(path: str) -> str:
+    """Return the last key of a varied `path`, without a final `.name` or `.kind`."""
     return heading_of(path).rpartition(".")[2]

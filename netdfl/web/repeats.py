@@ -19,6 +19,7 @@ from netdfl.core.errors import InputError
 
 MOST_AT_ONCE = 2
 CHECK_S, BEGIN_S, END_S = 120.0, 120.0, 120.0
+"""Seconds for a check, for the begin of a run and for its end; on a busy machine, a result takes longer than 20 s."""
 TICK_S = 0.1
 MOST_WORDS = 20_000
 COMMAND = (

@@ -58,7 +58,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     python = folder / "env" / "bin" / "python"
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
     command = [sys.executable, "-m", "pip", f"--python={python}", "install", "--no-deps", "--no-index", "--quiet"]
-    subprocess.run([*command, "--disable-pip-version-check", str(wheel)], check=True)
+    alone = {**os.environ, "PYTHONPATH": ""}  # else pip takes a netdfl that is found there for installed
+    subprocess.run([*command, "--disable-pip-version-check", str(wheel)], check=True, env=alone)
     (site / "libraries.pth").write_text(str(needed(folder / "libraries")))
     return Built(wheel, python)
 

@@ -17,23 +17,12 @@ from netdfl.study.figure_names import check_figures, figure_problems
 from netdfl.study.outcome import SHARES
 from netdfl.study.plan import load_study
 from netdfl.study.sweep import sweep
+from tests.study.few_runs import FEW
 from tests.study.known_figures import expect_known, of_run, recorded
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "studies").glob("*.yaml"))
-STUDY = """
-schema: netdfl/study/1
-name: named
-sweeps:
-  few:
-    scenario:
-      schema: netdfl/1
-      name: few
-      nodes: 3
-      rounds: 2
-      world: simulated
-      task: {kind: consensus, dim: 2}
-      algorithm: dpsgd
-    vary: {topology: [ring, full], links.default.loss: [0, 0.1]}
+STUDY = f"""\
+{FEW}    vary: {{topology: [ring, full], links.default.loss: [0, 0.1]}}
     seeds: 1
 """
 

@@ -12,34 +12,23 @@ from typer.testing import CliRunner
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError
 from netdfl.study.sweep import sweep
+from tests.study.few_runs import FEW
 
-STUDY = """\
-schema: netdfl/study/1
-name: mine
-sweeps:
-  few:
-    scenario:
-      schema: netdfl/1
-      name: few
-      nodes: 3
-      rounds: 2
-      world: simulated
-      task: {kind: consensus, dim: 2}
-      algorithm: dpsgd
-      topology: ring
+STUDY = f"""\
+{FEW}      topology: ring
     cases:
-      plain: {}
+      plain: {{}}
       pushed:
         algorithm.name: sgp
         topology.kind: directed_ring
     vary:
       links.default.loss: [0, 10%]
       wait:
-        short: {wait.deadline: 10ms}
-        long: {wait.deadline: 1s}
+        short: {{wait.deadline: 10ms}}
+        long: {{wait.deadline: 1s}}
     seeds: 2
     figures:
-      - {y: error, x: links.default.loss}
+      - {{y: error, x: links.default.loss}}
 """
 MISTAKES = {
     "a key of the study": ("name: mine", "nam: mine", "2:1: unknown key 'nam', did you mean 'name'?"),

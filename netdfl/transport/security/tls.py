@@ -53,7 +53,7 @@ class Guard:
         self._credentials, self._refused = credentials, refused
         self._coming: dict[Peer, bool] = {}  # by connection, whether a call came over it
         self._came = self._seen = 0  # number of connections, and how many of them have a known other end
-        self._checks = 0
+        self._checks = 0  # finished ones; a list of connections that a thread began before the last is out of date
         self._look_from = 0.0
         self._port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
