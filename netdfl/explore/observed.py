@@ -113,7 +113,7 @@ def lost_weight(rows: MemoryStore) -> float:
     """Return the push-sum weight that was lost: in messages that were given up, or with states lost in crashes."""
     shares = _shares(rows)
     twice = sum(each.weight for each in shares.twice())
-    return sum(shares.lost().values()) + sum(_lost_by_restarts(rows)) - twice
+    return sum(each.weight for each in shares.lost()) + sum(_lost_by_restarts(rows)) - twice
 
 
 def _shares(rows: MemoryStore) -> ShareRecord:
@@ -128,7 +128,7 @@ def _shares(rows: MemoryStore) -> ShareRecord:
     for m in rows.messages if wanted else ():
         share = (m.src, m.dst, m.round, m.step)
         if share in wanted and m.kind is Kind.DATA and m.arrived_ns is not None and m.fate == Fate.DELIVERED.text:
-            found.arrived.setdefault(share, []).append(m.arrived_ns)
+            found.arrive(share, m.arrived_ns, m.sent_ns)
     return found
 
 

@@ -5,7 +5,7 @@ No diagnosis of a stall ends such a run: it ends only when no node and no messag
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from netdfl.core.units import parse_time_ns
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.rows import MemoryStore
+from netdfl.explore.rows import EventRow, MemoryStore
 from netdfl.node.shares import weight_in
 from netdfl.record.status import Phase
 from netdfl.scenario.model.schema import Scenario
@@ -167,10 +167,23 @@ class PatientWatch(ExactWatch):
         flying = [flight.content[0] for flight in _fabric(self.world).flights()]
         nodes = [each.host.node for node, each in _nodes(self.world).items() if not each.ended or node in away]
         unsettled = [m for node in nodes if node.delivery is not None for m in node.delivery.untaken()]
-        rows = cast(MemoryStore, self.fleet.store).events
-        given_up = {(e.node, e.details["dst"], e.round, e.details["step"]) for e in rows if e.kind == "given_up"}
+        given_up = _given_up(cast(MemoryStore, self.fleet.store).events)
         still = [m for m in unsettled if (m.src, m.dst, m.round, m.step) not in given_up]
         return [message for message in (*flying, *still) if message.kind is Kind.DATA]
+
+
+def _given_up(events: Iterable[EventRow]) -> set[tuple[object, ...]]:
+    """Return the shares that their senders gave up in their present states: source, destination, round, step.
+
+    A node that lost its state makes new shares of the same names.
+    """
+    found: set[tuple[object, ...]] = set()
+    for event in events:
+        if event.kind == "given_up":
+            found.add((event.node, event.details["dst"], event.round, event.details["step"]))
+        elif event.kind == "crash" and event.details.get("state") == "lost":
+            found = {share for share in found if share[0] != event.node}
+    return found
 
 
 def _nodes(world: Any) -> Mapping[NodeId, Any]:

@@ -129,7 +129,7 @@ def count_given_up(run: Run) -> GivenUpCounts:
     """Count the messages that `run` recorded as given up by their senders."""
     shares = _read_shares(run)
     lost = shares.lost()
-    return GivenUpCounts(len(shares.given_up), len(lost), sum(lost.values()))
+    return GivenUpCounts(len(shares.all_given_up()), len(lost), sum(each.weight for each in lost))
 
 
 _SHARES = (
@@ -143,11 +143,11 @@ _WANTED = (
     f"if(kind = '{TAKEN_AGAIN}', node, peer) AS dst, round, step FROM shares) "
 )
 _ARRIVED = (
-    "SELECT src, dst, round, step, arrived_s FROM messages JOIN wanted USING (src, dst, round, step) "
+    "SELECT src, dst, round, step, arrived_s, sent_s FROM messages JOIN wanted USING (src, dst, round, step) "
     "WHERE kind = 'data' AND fate = 'delivered'"
 )
 _UNSEEN = (
-    "SELECT src, dst, round, step, -1 FROM wanted WHERE (src, dst, round, step) NOT IN "
+    "SELECT src, dst, round, step, -1, -1 FROM wanted WHERE (src, dst, round, step) NOT IN "
     "(SELECT src, dst, round, step FROM messages WHERE kind = 'data' AND attempt = 0)"
 )
 
@@ -163,8 +163,8 @@ def _read_shares(run: Run) -> ShareRecord:
         found.add(kind, at_s, node, (peer, round, step), weight, state)
     if found.wanted:
         arrived = _ARRIVED if run.sampling.is_all else f"{_ARRIVED} UNION ALL {_UNSEEN}"
-        for *share, at_s in run.rows(_WANTED + arrived, {"kinds": [GIVEN_UP, UNACKNOWLEDGED, TAKEN_AGAIN]}):
-            found.arrived.setdefault(tuple(share), []).append(at_s)
+        for *share, at_s, sent_s in run.rows(_WANTED + arrived, {"kinds": [GIVEN_UP, UNACKNOWLEDGED, TAKEN_AGAIN]}):
+            found.arrive(tuple(share), at_s, sent_s)
     return found
 
 

@@ -4,11 +4,14 @@ A share is the part of a sender's push-sum mass that one message carries. It is 
 arrived, unless the receiver crashed before it had stored the share and returned with an older state. A share whose
 acknowledgement was lost is sent again. If its receiver has lost its state meanwhile, the share arrives anew, although
 the lost state contained it, too.
+
+A sender that lost its state makes a new share for the same receiver, round and step. So a share belongs to one life of
+its sender's state: from the start, or from a crash that lost the state, to the next such crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, TypeAlias
@@ -16,7 +19,11 @@ from typing import NamedTuple, TypeAlias
 from netdfl.core.types import NodeId
 
 Share: TypeAlias = tuple[NodeId, NodeId, int, int]
-"""The push-sum share in a message, by sender, receiver, round and step; a restarted sender repeats it with this key."""
+"""The push-sum share in a message, by sender, receiver, round and step.
+
+A restarted sender that has kept its state repeats it with this key. One that has lost its state makes another share,
+which has the same key.
+"""
 GIVEN_UP, UNACKNOWLEDGED, UNTAKEN, TAKEN_AGAIN = "given_up", "unacknowledged", "untaken", "taken_again"
 """Kinds of events about the push-sum share in one message.
 
@@ -35,32 +42,39 @@ class WeighedShare(NamedTuple):
     weight: float
 
 
+class ShareArrival(NamedTuple):
+    """The times at which a push-sum share arrived and was sent."""
+
+    at: float
+    sent: float
+
+
 @dataclass(frozen=True)
 class ShareRecord:
     """A run's events about the push-sum shares in single messages, with times in the unit of the run's record.
 
     Attributes:
-        given_up: the weights of the shares that their senders stopped sending again.
+        given_up: the shares that their senders stopped sending again.
         open: the shares that were unacknowledged when their senders ended.
         repeated: the shares that came to nodes that had lost their earlier states.
-        arrived: the times at which the shares of the three kinds above arrived.
+        arrived: the arrivals of the shares of the three kinds above.
         untaken: the times of crashes before which the receivers had not stored a share.
         returned: the last return of each node from a crash.
-        state_lost: the last crash of each node in which it lost its state.
+        state_lost: the crashes of each node in which it lost its state.
     """
 
-    given_up: dict[Share, float] = field(default_factory=dict[Share, float])
-    open: dict[Share, WeighedShare] = field(default_factory=dict[Share, WeighedShare])
+    given_up: list[WeighedShare] = field(default_factory=list[WeighedShare])
+    open: list[WeighedShare] = field(default_factory=list[WeighedShare])
     repeated: list[WeighedShare] = field(default_factory=list[WeighedShare])
-    arrived: dict[Share, list[float]] = field(default_factory=dict[Share, list[float]])
+    arrived: dict[Share, list[ShareArrival]] = field(default_factory=dict[Share, list[ShareArrival]])
     untaken: dict[Share, list[float]] = field(default_factory=dict[Share, list[float]])
     returned: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
-    state_lost: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
+    state_lost: dict[NodeId, list[float]] = field(default_factory=dict[NodeId, list[float]])
 
     @property
     def wanted(self) -> frozenset[Share]:
         """The push-sum shares whose arrivals must be looked up: given up, unacknowledged, taken again after a crash."""
-        return frozenset((*self.given_up, *self.open, *(each.share for each in self.repeated)))
+        return frozenset(each.share for each in (*self.given_up, *self.open, *self.repeated))
 
     def add(
         self, kind: str, at: float, node: NodeId, about: tuple[NodeId, int, int], weight: float, state: str
@@ -73,9 +87,9 @@ class ShareRecord:
         peer, round, step = about
         sent, got = (node, peer, round, step), (peer, node, round, step)
         if kind == GIVEN_UP:
-            self.given_up[sent] = weight
+            self.given_up.append(WeighedShare(sent, at, weight))
         elif kind == UNACKNOWLEDGED:
-            self.open[sent] = max(WeighedShare(sent, at, weight), self.open.get(sent, WeighedShare(sent, -inf, 0)))
+            self.open.append(WeighedShare(sent, at, weight))
         elif kind == UNTAKEN:
             self.untaken.setdefault(got, []).append(at)
         elif kind == TAKEN_AGAIN:
@@ -83,30 +97,64 @@ class ShareRecord:
         elif kind == RESTART:
             self.returned[node] = max(at, self.returned.get(node, at))
         elif state == "lost":
-            self.state_lost[node] = max(at, self.state_lost.get(node, at))
+            self.state_lost.setdefault(node, []).append(at)
 
-    def lost(self) -> dict[Share, float]:
-        """Return the push-sum shares, with weights, that senders gave up and no state of their receivers contains."""
-        return {share: weight for share, weight in self.given_up.items() if not self._is_taken(share)}
+    def arrive(self, share: Share, at: float, sent: float) -> None:
+        """Add an arrival of the push-sum share `share` at the time `at`, sent at the time `sent`."""
+        self.arrived.setdefault(share, []).append(ShareArrival(at, sent))
+
+    def all_given_up(self) -> list[WeighedShare]:
+        """Return each push-sum share that its sender stopped sending again, with the last event about it."""
+        return list(self._by_life(self.given_up).values())
+
+    def lost(self) -> list[WeighedShare]:
+        """Return the push-sum shares that senders gave up and no state of their receivers contains."""
+        given_up = self._by_life(self.given_up)
+        return [each for (share, life), each in given_up.items() if not self._is_taken(share, life)]
 
     def twice(self) -> Iterator[WeighedShare]:
         """Yield push-sum shares in states lost by crashes that exist elsewhere, too: their weight is not lost.
 
         They came again to their receiver, or their sender keeps them.
         """
-        yield from (each for each in self.repeated if self._is_taken(each.share, each.at))
-        for share, each in self.open.items():
-            if share not in self.given_up and each.at >= self.returned.get(share[0], each.at) and self._is_lost(share):
+        for each in self.repeated:
+            if self._is_taken(each.share, self._life_of_sender(each), each.at):
+                yield each
+        given_up = self._by_life(self.given_up)
+        for (share, life), each in self._by_life(self.open).items():
+            stays = each.at >= self.returned.get(share[0], each.at)
+            if stays and (share, life) not in given_up and self._is_lost(share, life):
                 yield each
 
-    def _is_taken(self, share: Share, before: float = inf) -> bool:
-        """Return whether the push-sum share `share` was part of its receiver's state before the time `before`."""
-        arrived = sum(at < before for at in self.arrived.get(share, ()))
-        until = min(before, self.returned.get(share[1], 0))  # a node that stays away keeps what it had
-        return arrived > sum(at < until for at in self.untaken.get(share, ()))
+    def _life(self, node: NodeId, at: float) -> int:
+        """Return how often `node` had lost its state before the time `at`."""
+        return sum(lost < at for lost in self.state_lost.get(node, ()))
 
-    def _is_lost(self, share: Share) -> bool:
-        """Return whether the receiver added `share` to its state, lost that in a crash, and did not get it again."""
-        again = (each.at for each in self.repeated if each.share == share)
-        last = max((*self.arrived.get(share, ()), *again), default=inf)
-        return self._is_taken(share) and last <= self.state_lost.get(share[1], -inf)
+    def _by_life(self, shares: Iterable[WeighedShare]) -> dict[tuple[Share, int], WeighedShare]:
+        """Return the last event about each share, by the share and the life of its sender's state."""
+        ordered = sorted(shares, key=lambda each: (each.at, each.weight))
+        return {(each.share, self._life(each.share[0], each.at)): each for each in ordered}
+
+    def _life_of_sender(self, repeated: WeighedShare) -> int:
+        """Return the life of its sender's state in which a share was sent that its receiver took again."""
+        came = [each for each in self.arrived.get(repeated.share, ()) if each.at <= repeated.at]
+        return self._life(repeated.share[0], max(came).sent if came else repeated.at)
+
+    def _is_taken(self, share: Share, life: int, before: float = inf) -> bool:
+        """Return whether a push-sum share was part of its receiver's state before the time `before`."""
+        came = sorted(each for each in self.arrived.get(share, ()) if each.at < before)
+        until = min(before, self.returned.get(share[1], 0))  # a node that stays away keeps what it had
+        for at in self.untaken.get(share, ()):
+            if at < until and came:
+                came.remove(max((each for each in came if each.at <= at), default=came[0]))
+        return bool(self._of_life(came, share, life))
+
+    def _is_lost(self, share: Share, life: int) -> bool:
+        """Return whether the receiver added a share to its state, lost that in a crash, and did not get it again."""
+        again = [each.at for each in self.repeated if each.share == share and self._life_of_sender(each) == life]
+        last = max([*self._of_life(self.arrived.get(share, ()), share, life), *again], default=inf)
+        return self._is_taken(share, life) and last <= max(self.state_lost.get(share[1], ()), default=-inf)
+
+    def _of_life(self, came: Iterable[ShareArrival], share: Share, life: int) -> list[float]:
+        """Return when the arrivals `came` of a share happened that were sent in one life of its sender's state."""
+        return [each.at for each in came if self._life(share[0], each.sent) == life]

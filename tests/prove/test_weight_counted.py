@@ -47,32 +47,52 @@ def test_all_weight_that_a_crash_with_a_loss_takes_away_is_in_the_record(method:
 
 UNHEARD = {"at_round": 0, "drop": "0->1", "kind": "ack", "step": 0, "attempt": 0, "incarnation": 0, "number": 0}
 LOST = {"at": "20ms", "crash": 0, "restart_after": "15ms", "state": "lost"}
+PUSHING = PAIR | {"algorithm": "sgp", "wait": {"deadline": "none"}}
+CHOOSING: dict[str, Any] = {
+    **FLEET,
+    "task": {"kind": "quadratic"},
+    "algorithm": {"name": "dfedsgpsm_s", "lr": 0.05, "neighbors": 1},
+    "wait": {"for": {"quorum": 1}, "deadline": "none"},
+}
+"""A fleet in which a node may come back to the round in which it had sent a share."""
 FATES: dict[str, tuple[dict[str, Any], int, list[dict[str, Any]], float]] = {
-    "in a lost state, and kept by its sender": (PAIR, 2, [UNHEARD, LOST], 0.5),
-    "in a lost state, and taken again": (PAIR | {"rounds": 5}, 2, [UNHEARD, LOST], 0.5),
+    "in a lost state, and kept by its sender": (PUSHING, 2, [UNHEARD, LOST], 0.5),
+    "in a lost state, and taken again": (PUSHING | {"rounds": 5}, 2, [UNHEARD, LOST], 0.5),
     "in a state that is lost by an entry of its own": (
-        PAIR | {"rounds": 5},
+        PUSHING | {"rounds": 5},
         2,
         [UNHEARD, {"at": "20ms", "crash": 0}, {"at": "35ms", "restart": 0, "state": "lost"}],
         0.5,
     ),
     "not stored, and given up": (
-        PAIR,
+        PUSHING,
         0,
         [{**UNHEARD, "kind": "data"}, {"at": "30.000001ms", "crash": 1, "restart_after": "15ms"}],
         1.0,
     ),
+    "with the state of its sender, which makes another share of that name": (
+        CHOOSING,
+        2,
+        [{**UNHEARD, "at_round": 2, "kind": "data"}, {**LOST, "at": "45.5ms"}],
+        1.25,
+    ),
+    "given up before its sender makes another share of that name": (
+        CHOOSING,
+        0,
+        [{**UNHEARD, "at_round": 2, "kind": "data"}, {**LOST, "at": "60ms"}],
+        1.25,
+    ),
 }
-"""Where one share of 0.5 is, in which fleet and by which events, and what is missing in all."""
+"""Where one share is, in which fleet and by which events, and what is missing in all."""
 
 
 @pytest.mark.parametrize("name", FATES)
 def test_result_and_memory_count_what_is_missing(name: str, tmp_path: Path) -> None:
     plain, again, events, missing = FATES[name]
-    scenario = load({**plain, "algorithm": "sgp", **attempts(again), "events": events})
+    scenario = load({**plain, "delivery": attempts(again)["delivery"], "events": events})
     play = Player(scenario).play()
     assert play.end.weight is not None
-    assert (2 - play.end.weight, lost_weight(play.run.rows)) == (missing, missing)
+    assert (scenario.num_nodes - play.end.weight, lost_weight(play.run.rows)) == (missing, missing)
     result = run(scenario, out=tmp_path / "run", page=False).result
     in_states = sum(each.get("lost_weight") or 0 for each in result["restarts"])
     assert result["given_up"]["lost_weight"] + in_states == missing
