@@ -16,9 +16,9 @@ from matplotlib.ticker import MaxNLocator
 
 from netdfl.core.types import Json
 from netdfl.record.log_axis import label_logs
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult
 from netdfl.study.outcome import AVERAGE, EACH, is_of_models, rows
-from netdfl.study.plan import FigureSpec
 from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame, save
 
 FLEET = -1

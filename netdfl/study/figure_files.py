@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.labels import end_of
-from netdfl.study.plan import FigureSpec
 
 ENDINGS = (".png", ".pdf")
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from netdfl.core.errors import Problem, ScenarioError
 from netdfl.record.metric_names import OF_FLEET, OF_NODES, OF_RUN
 from netdfl.scenario.model.choices import nearest
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.scenario.model.task import METRICS
-from netdfl.study.plan import FigureSpec, GridPlan
+from netdfl.study.plan import GridPlan
 
 _LAGGED = re.compile(r"(?P<metric>\w+)@\d+")
 _JUDGED = re.compile(r"(?:test|personal|mean_local|mean_personal)_(?P<metric>\w+)")

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult
 from netdfl.study.curves import STROKES, by_line, of_fleet, sent
-from netdfl.study.plan import FigureSpec
 from netdfl.study.plots import COLORS, columns, name_y, open_frame, save
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 

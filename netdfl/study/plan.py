@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from netdfl.core.errors import InputError, Problem, ScenarioError
 from netdfl.core.units import parse_probability, parse_rate_bps, parse_size_bytes, parse_time_ns
@@ -16,53 +15,14 @@ from netdfl.record.plain_json import dump_json
 from netdfl.scenario.loading.document import Document
 from netdfl.scenario.loading.given import STUDY, document_of, is_study_document
 from netdfl.scenario.loading.validation import FileForm, problems_of
-from netdfl.scenario.model.fields import Strict
 from netdfl.scenario.model.plugins import ORIGIN
+from netdfl.scenario.model.study import Cases, FigureSpec, StudyFile, Sweep
 from netdfl.study.source import GridSource, written
 
 Values = tuple[tuple[str, str], ...]
 """Varied values: pairs of a path of the scenario, or a name, and the value as text."""
-Cases = dict[str, dict[str, object]]
-
-
-class FigureSpec(Strict):
-    """The specification of a plot: `y` against `x`, one line for each combination of other varied values.
-
-    `panels` names a varied path whose values get a panel each, side by side.
-    With `x: round`, `y` is a metric that a run records each round, of the nodes or of the fleet: a line for the median,
-    a band from the smallest to the largest. With `x: NAME@2` there is a point for every node and round, against the
-    metric NAME of the same node two rounds before. With `x: bytes_sent`, `y` is a metric of the fleet, and
-    there is a line for each run against the bytes that all nodes had sent by then.
-    """
-
-    y: str
-    x: str
-    panels: str = ""
-    log: bool = Field(False, description="Whether y is drawn and averaged by its logarithm.")
-    label: str = ""
-
-
-class Sweep(Strict):
-    """A grid of runs: every case, with every combination of varied values, with every seed."""
-
-    scenario: dict[str, object] = Field(description="The scenario that all cells share.")
-    cases: Cases = Field({}, description="By name: what a case overrides.")
-    vary: dict[str, Annotated[list[object], Field(min_length=1)] | Annotated[Cases, Field(min_length=1)]] = Field(
-        {}, description="By path: its values. Or by a name of its own: what it can be, by name, with the overrides."
-    )
-    seeds: int = Field(5, ge=1)
-    figures: list[FigureSpec] = Field([], description="What is drawn.")
-
-
-class StudyFile(Strict):
-    """The contents of a study file: sweeps by name."""
-
-    schema_: Literal["netdfl/study/1"] = Field(alias="schema")
-    name: str
-    sweeps: dict[str, Sweep]
-
-
-FORM = FileForm("the study", StudyFile, {"schema": STUDY, "name": "my-study", "sweeps": "{my-grid: {scenario: {...}}}"})
+_EXAMPLES = {"schema": STUDY, "name": "my-study", "sweeps": "{my-grid: {scenario: {...}}}"}
+FORM = FileForm("the study", StudyFile, _EXAMPLES, "`netdfl list study` has all keys")
 
 
 @dataclass(frozen=True)

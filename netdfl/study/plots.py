@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from netdfl.record.log_axis import label_logs
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.figure_files import ENDINGS
 from netdfl.study.labels import key_words
 from netdfl.study.outcome import AVERAGE, BYTES, PERCENT, words_of
-from netdfl.study.plan import AxisPositions, FigureSpec, Values, places_of
+from netdfl.study.plan import AxisPositions, Values, places_of
 from netdfl.study.summary import Estimate, GridPoint, estimates
 
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d3d3d", "#00a5a5")

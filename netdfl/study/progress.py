@@ -19,8 +19,9 @@ from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import write_whole, writing
 from netdfl.record.directory import is_held
 from netdfl.record.plain_json import dump_json
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult, finished
-from netdfl.study.plan import Cell, FigureSpec
+from netdfl.study.plan import Cell
 from netdfl.study.runners.base import path_beside
 
 SCHEMA = "netdfl/progress/1"

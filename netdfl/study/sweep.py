@@ -15,6 +15,7 @@ from rich.console import Console
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
@@ -22,17 +23,7 @@ from netdfl.study.figure_files import names_of, remove, stems_of
 from netdfl.study.figure_names import check_figures
 from netdfl.study.labels import labels_of, shortened
 from netdfl.study.outcome import WARNED
-from netdfl.study.plan import (
-    Cell,
-    FigureSpec,
-    GridPlan,
-    cells_of,
-    each_value,
-    is_study,
-    load_study,
-    parse_vary,
-    places_of,
-)
+from netdfl.study.plan import Cell, GridPlan, cells_of, each_value, is_study, load_study, parse_vary, places_of
 from netdfl.study.plots import is_word
 from netdfl.study.progress import FILE, StudyPlan, StudyState
 from netdfl.study.refusals import check_values

@@ -14,6 +14,7 @@ from netdfl.scenario.draft import Draft
 from netdfl.scenario.explain.keys import ABOUT, about_lists, lists, row, rows
 from netdfl.scenario.explain.terminal_lists import FOLDERS, ON_GRAPHS, example, show_lists, show_part, show_parts
 from netdfl.scenario.loading.shipped import shipped_scenarios
+from netdfl.scenario.model.study import FigureSpec, StudyFile, Sweep
 from tests.scenario.test_lists_and_names import COMMANDS, RUNNER
 
 ALGORITHMS = [str(each["name"]) for each in rows("algorithms")]
@@ -76,3 +77,15 @@ def test_help_cuts_no_word_at_80_columns_and_gives_flags_no_type(path: tuple[str
     )
     assert sorted(words(narrow)) == sorted(words(wide))
     assert "<bool>" not in narrow
+
+
+def test_every_key_of_a_study_is_listed_with_its_type_its_default_and_a_sentence() -> None:
+    found = {str(each["name"]): each for each in rows("study")}
+    assert set(StudyFile.model_fields) - {"schema_"} | {"schema"} == {name for name in found if "." not in name}
+    assert {name.removeprefix("sweeps.NAME.") for name in found if name.count(".") == 2} == set(Sweep.model_fields)
+    assert {name.rpartition(".")[2] for name in found if ".N." in name} == set(FigureSpec.model_fields)
+    assert all(str(each["help"]).endswith(".") for each in found.values())
+    seeds = found["sweeps.NAME.seeds"]
+    assert (seeds["type"], seeds["default"]) == ("whole number", Sweep.model_fields["seeds"].default)
+    text = printed(lambda console: show_part("study", seeds, console))
+    assert {"whole", "number", "5"} <= set(words(text))

@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from netdfl.record.log_axis import label_logs
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult
 from netdfl.study.curves import MetricCurve, curve_of, draw_curves, draw_points, follows, sent
 from netdfl.study.outcome import figures_of
-from netdfl.study.plan import Cell, FigureSpec
+from netdfl.study.plan import Cell
 from netdfl.study.plots import figure_of, name_y
 from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep

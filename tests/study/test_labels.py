@@ -10,8 +10,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.labels import key_words, labels_of, shortened
-from netdfl.study.plan import FigureSpec
 from netdfl.study.plots import figure_of, name_of
 from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep

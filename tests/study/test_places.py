@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from netdfl.study.plan import FigureSpec, places_of
+from netdfl.scenario.model.study import FigureSpec
+from netdfl.study.plan import places_of
 from netdfl.study.plots import figure_of
 from netdfl.study.summary import GridPoint
 

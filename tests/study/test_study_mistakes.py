@@ -31,7 +31,11 @@ STUDY = f"""\
       - {{y: error, x: links.default.loss}}
 """
 MISTAKES = {
-    "a key of the study": ("name: mine", "nam: mine", "2:1: unknown key 'nam', did you mean 'name'?"),
+    "a key of the study": (
+        "name: mine",
+        "nam: mine",
+        "2:1: unknown key 'nam', did you mean 'name'? `netdfl list study` has all keys",
+    ),
     "a key of a grid": ("seeds: 2", "seed: 2", "24:5: unknown key 'seed', in sweeps.few, did you mean 'seeds'"),
     "a key of a figure": ("{y: error", "{yy: 1, y: error", "26:10: unknown key 'yy', in sweeps.few.figures.0"),
     "a wrong type": ("seeds: 2", "seeds: two", "24:12: sweeps.few.seeds is 'two', expected a whole number"),

@@ -15,8 +15,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 from scipy.stats import ttest_rel
 
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.learning import band
-from netdfl.study.plan import Cell, FigureSpec
+from netdfl.study.plan import Cell
 from netdfl.study.plots import draw, figure_of, name_of
 from netdfl.study.summary import GridPoint, differences, paired_t
 from netdfl.study.sweep import name_run, sweep

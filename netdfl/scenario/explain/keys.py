@@ -14,6 +14,7 @@ from netdfl.algorithms.base import Entry
 from netdfl.core.errors import InputError
 from netdfl.links.schedule.when import KEYS as WHEN
 from netdfl.record.metric_names import figure_rows
+from netdfl.scenario.explain.study_keys import study_rows
 from netdfl.scenario.loading.shipped import first_sentence, shipped_scenarios
 from netdfl.scenario.model.algorithm import ALGORITHMS
 from netdfl.scenario.model.choices import Choices, nearest
@@ -80,7 +81,7 @@ def written_default(model: type[BaseModel], name: str) -> object:
     return dumped.get(name, default)
 
 
-SCENARIOS, FIGURES, KEYS = "scenarios", "figures", "keys"
+SCENARIOS, FIGURES, STUDY, KEYS = "scenarios", "figures", "study", "keys"
 ABOUT: Mapping[str, str] = {
     "algorithms": "The method by which the nodes learn: what each computes, sends and mixes.",
     "topologies": "The graph of each round: who may send to whom.",
@@ -102,6 +103,7 @@ ABOUT: Mapping[str, str] = {
     "failure_detectors": "How nodes learn who is gone.",
     SCENARIOS: "The scenarios that come with netdfl, ready to run by name.",
     FIGURES: "What the figures of a study can show, and by what.",
+    STUDY: "Every key of a study's file, with the type of its value.",
     KEYS: "Every key at the top of a scenario.",
 }
 """One sentence about each list of `netdfl list` that does not have the name of a scenario's key."""
@@ -116,7 +118,7 @@ GRAPHS: Mapping[frozenset[str], str] = {
 
 
 def lists() -> list[str]:
-    """Return the names of all lists: algorithms, datasets and the like, scenarios, a study's figures, and each key."""
+    """Return the names of all lists: algorithms and the like, scenarios, a study's figures and keys, and each key."""
     return [*ABOUT, *_fields(Scenario)]
 
 
@@ -126,7 +128,7 @@ def about_lists() -> dict[str, dict[str, str]]:
     return {
         "Parts, by name": {name: ABOUT[name] for name in CATALOGUE},
         "Whole scenarios": {SCENARIOS: ABOUT[SCENARIOS]},
-        "Of studies": {FIGURES: ABOUT[FIGURES]},
+        "Of studies": {name: ABOUT[name] for name in (FIGURES, STUDY)},
         "Keys of a scenario": {KEYS: ABOUT[KEYS], **keys},
     }
 
@@ -147,6 +149,8 @@ def rows(what: str) -> list[dict[str, object]]:
         return [{"name": name, "help": first_sentence(file)} for name, file in shipped_scenarios().items()]
     if what == FIGURES:
         return figure_rows()
+    if what == STUDY:
+        return study_rows()
     if what == KEYS:
         return _rows(Scenario)
     fields = _fields(Scenario)

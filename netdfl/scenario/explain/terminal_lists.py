@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from netdfl.scenario.explain.keys import CATALOGUE, FIGURES, GRAPHS, KEYS, SCENARIOS
+from netdfl.scenario.explain.keys import CATALOGUE, FIGURES, GRAPHS, KEYS, SCENARIOS, STUDY
 from netdfl.scenario.model.algorithm import ALGORITHMS
 
 Row = Mapping[str, Any]
@@ -55,6 +55,10 @@ def show_parts(what: str, rows: Sequence[Row], console: Console) -> None:
     elif what == FIGURES:
         _show(_grid([(row["name"], ", ".join(row["by"]), row["help"]) for row in rows]), console)
         console.print("In a study: `figures: [{y: test_accuracy, x: round}]`. For `varied` write what varies.")
+    elif what == STUDY:
+        _show(_grid([(row["name"], row["type"], _written(row["default"]), row["help"]) for row in rows]), console)
+        console.print("NAME is a name of your own, N a number from 0.")
+        console.print("`netdfl validate FILE` checks a study, `netdfl sweep FILE` runs it.")
     elif any("family" in row for row in rows):
         _show_algorithms(rows, console)
     elif any("parameters" in row for row in rows):
@@ -112,7 +116,7 @@ def show_part(what: str, row: Row, console: Console) -> None:
         console.print(Padding(Text(example(row)), (0, 2)))
     elif what == SCENARIOS:
         console.print(f"`netdfl explain {row['name']}` shows it before it runs, `netdfl run {row['name']}` runs it.")
-    elif what not in CATALOGUE and what not in (FIGURES, KEYS):
+    elif what not in CATALOGUE and what not in (FIGURES, STUDY, KEYS):
         console.print(f"It is a key below `{what}`.")
 
 
@@ -138,6 +142,8 @@ def _facts(row: Row) -> Iterator[tuple[str, str]]:
         yield "source", row["source"]
     if "by" in row:
         yield "drawn by", ", ".join(row["by"])
+    if "type" in row:
+        yield "type", row["type"]
     if "default" in row:
         yield "default", _written(row["default"])
 

@@ -47,11 +47,13 @@ class FileForm(NamedTuple):
         what: such a file, in words.
         model: the model of its contents.
         examples: an example of the value of each key, by path.
+        listed: a sentence on where all keys are listed, for whoever writes an unknown one.
     """
 
     what: str
     model: type[BaseModel]
     examples: Mapping[str, str]
+    listed: str = ""
 
 
 SCENARIO = FileForm("the scenario", Scenario, _EXAMPLES)
@@ -80,11 +82,11 @@ def problems_of(
 
 def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
     """Remove reports of missing keys where another report says that the key was misspelled."""
-    meant = {(path[:-1], problem.remedy) for (path, _), problem in found.items() if path}
+    meant = {(path[:-1], problem.remedy.partition("?")[0]) for (path, _), problem in found.items() if path}
     return [
         problem
         for (path, what), problem in found.items()
-        if not (what.startswith("missing key ") and (path[:-1], f"did you mean {path[-1]!r}?") in meant)
+        if not (what.startswith("missing key ") and (path[:-1], f"did you mean {path[-1]!r}") in meant)
     ]
 
 
@@ -111,6 +113,8 @@ def _problem(details: ErrorDetails, path: Path, document: Document, directory: s
     if kind == "extra_forbidden":
         known = keys_at(document.data, path[:-1], directory, form.model)
         remedy = nearest(path[-1], known) if known else "remove it"
+        if form.listed:
+            remedy += f"{'' if remedy.endswith('?') else ';'} {form.listed}"
         return document.problem(path, f"unknown key {path[-1]!r}", _in(path[:-1]), remedy, key=True)
     if kind == "missing":
         remedy = f"add `{path[-1]}: {form.examples.get(name, '...')}`"

@@ -16,9 +16,10 @@ from netdfl.core.errors import InputError, ScenarioError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult, StudyProgress, look, run_all
 from netdfl.study.outcome import figures_of, words
-from netdfl.study.plan import Cell, FigureSpec, GridPlan, cells_of, is_study, places_of
+from netdfl.study.plan import Cell, GridPlan, cells_of, is_study, places_of
 from netdfl.study.plots import figure_of, save
 from netdfl.study.progress import FILE, StudyPlan
 from netdfl.study.refusals import check_values
