@@ -183,6 +183,8 @@ class _Fleet:
                 AwaitedMessage() if self.is_down_for_good(edge[0]) else AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=edge)
             )
         known = known or self.sent(edge, notice, any_epoch=past)
+        if known is None and self.again(edge, notice):
+            return AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=edge)
         if known is None and past:
             known = self.forgotten(edge, data) or self.forgotten(edge, notice)
         if known is not None:

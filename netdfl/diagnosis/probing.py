@@ -112,7 +112,8 @@ class DeadlockProber:
         delivery = self.node.delivery
         if id.kind is Kind.REPLY:
             return self.node.requests.serving
-        return delivery is not None and (to, id) in delivery.due_again
+        kinds = (id.kind, Kind.NOTICE) if id.kind is Kind.DATA else (id.kind,)
+        return delivery is not None and any((to, id._replace(kind=kind)) in delivery.due_again for kind in kinds)
 
     # messages
 

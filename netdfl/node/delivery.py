@@ -10,6 +10,9 @@ message is neither the sender's nor lost. No time-out gives it back to the sende
 message or the acknowledgement was lost, and a message that was taken back but had arrived would be counted twice. Only
 a refusal gives it back. This is how push-sum keeps its mass.
 
+A notice, by which a node says that it sends nothing in a step, is acknowledged like data, but at once: it has no weight
+to keep.
+
 A request is sent again until its reply comes. The peer that answered remembers its reply, so a second copy of the
 request changes nothing.
 
@@ -56,6 +59,7 @@ LEAST_NS = 20_000_000
 FACTOR = 3
 DOUBLINGS = 5
 NOT_ADMITTED = Fate.refused(FOREIGN)
+_ACKNOWLEDGED = (Kind.DATA, Kind.NOTICE)
 _REFUSALS = (Fate.LATE, Fate.REFUSED, NOT_ADMITTED)
 
 
@@ -84,7 +88,7 @@ class _PendingMessage:
 class AcknowledgingTransport:
     """A `Transport` around another one that acknowledges arriving data and repeats messages until acknowledged.
 
-    It is also the inner transport's `Sink`. Messages other than data and requests go through unchanged.
+    It is also the inner transport's `Sink`. Messages other than data, notices and requests go through unchanged.
     """
 
     def __init__(
@@ -134,9 +138,9 @@ class AcknowledgingTransport:
         self.inner.attach(self)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Send the messages, and repeat data and requests until an acknowledgement or a reply comes."""
+        """Send the messages, and repeat data, notices and requests until an acknowledgement or a reply comes."""
         now = self.clock.now_ns()
-        awaited = [multicast for multicast in multicasts if multicast.id.kind in (Kind.DATA, Kind.REQUEST)]
+        awaited = [multicast for multicast in multicasts if multicast.id.kind in (*_ACKNOWLEDGED, Kind.REQUEST)]
         data = messages_of(awaited)
         for message in data:
             self._unacknowledged[message.dst, message.logical] = _PendingMessage(message, [now])
@@ -173,9 +177,9 @@ class AcknowledgingTransport:
         """Return the messages that the node must send again after a restart, to learn whether receivers took them.
 
         They are the unacknowledged ones, and those whose acknowledgement the algorithm has not fetched by
-        `take_acknowledged` yet. Requests are not among them: a restarted node makes its own.
+        `take_acknowledged` yet. Requests and notices are not among them: a restarted node makes its own.
         """
-        open = [message for message in self.unacknowledged() if message.kind is not Kind.REQUEST]
+        open = [message for message in self.unacknowledged() if message.kind is Kind.DATA]
         return [*open, *(each.message for each in self._acknowledged)]
 
     def untaken(self) -> list[Message]:
@@ -210,8 +214,8 @@ class AcknowledgingTransport:
 
     @property
     def left(self) -> tuple[PeerMessage, ...]:
-        """The unacknowledged messages, which the node sends again after a restart."""
-        return tuple(self._unacknowledged)
+        """The unacknowledged messages, which the node sends again after a restart; notices it makes anew."""
+        return tuple(sent for sent in self._unacknowledged if sent[1].kind is not Kind.NOTICE)
 
     def take_acknowledged(self) -> list[Acknowledgement]:
         """Return the acknowledgements of this node's messages that came since the last call, each once."""
@@ -231,7 +235,8 @@ class AcknowledgingTransport:
             return
         attempt = len(entry.sent_ns) - 1
         due_ns = self.clock.now_ns() + self._timeout_ns() * 2 ** min(attempt, DOUBLINGS)
-        name = ("again", self.node, sent[0], self.epoch, *sent[1].at, attempt)
+        word = "notice again" if sent[1].kind is Kind.NOTICE else "again"
+        name = (word, self.node, sent[0], self.epoch, *sent[1].at, attempt)
         entry.timer = self.clock.call_at(due_ns, name, partial(self._again, sent))
 
     def _timeout_ns(self) -> int:
@@ -246,7 +251,8 @@ class AcknowledgingTransport:
             return
         if len(entry.sent_ns) > self.how.attempts:
             entry.timer, entry.given_up = None, True
-            self.gave_up(entry.message)
+            if entry.message.kind is not Kind.NOTICE:
+                self.gave_up(entry.message)
             return
         entry.message = entry.message._replace(attempt=entry.message.attempt + 1)
         entry.sent_ns.append(self.clock.now_ns())
@@ -276,17 +282,24 @@ class AcknowledgingTransport:
         if message.kind is Kind.REPLY:
             self._replied(message)
         fate = deliver_one(self._sink, message) if self._sink is not None else None
-        if fate is None or message.kind is not Kind.DATA:
+        if fate is None or message.kind not in _ACKNOWLEDGED:
             return fate
         id = message.src, message.logical
+        if message.kind is Kind.NOTICE:
+            self._acknowledge(id, self._ack(message, taken=True, notice=True), at_once=True)
+            return fate
         if fate in _REFUSALS:
             self.refused.add(id)
         if message.round < self._first and fate is not Fate.DUPLICATE:
             self.came_again(message)
-        meta = {"taken": id not in self.refused, "epoch": message.epoch}
-        head = (self.node, message.src, Kind.ACK, self.epoch, message.round, message.step, message.attempt)
-        self._acknowledge(id, Message(*head, Payload(meta=meta)), at_once=fate is Fate.REFUSED)
+        ack = self._ack(message, taken=id not in self.refused)
+        self._acknowledge(id, ack, at_once=fate is Fate.REFUSED)
         return fate
+
+    def _ack(self, message: Message, **said: bool) -> Message:
+        """Return an acknowledgement of `message`, which says the life of its sender that it is for."""
+        head = (self.node, message.src, Kind.ACK, self.epoch, message.round, message.step, message.attempt)
+        return Message(*head, Payload(meta={**said, "epoch": message.epoch}))
 
     def _acknowledge(self, id: PeerMessage, ack: Message, *, at_once: bool) -> None:
         if self._closed:
@@ -316,7 +329,8 @@ class AcknowledgingTransport:
         taken, epoch = ack.payload.meta.get("taken"), ack.payload.meta.get("epoch")
         if type(taken) is not bool or type(epoch) is not int:
             return Fate.REFUSED
-        entry = self._unacknowledged.pop((ack.src, LogicalId(Kind.DATA, ack.at)), None) if epoch == self.epoch else None
+        kind = Kind.NOTICE if ack.payload.meta.get("notice") is True else Kind.DATA
+        entry = self._unacknowledged.pop((ack.src, LogicalId(kind, ack.at)), None) if epoch == self.epoch else None
         if entry is None:
             return Fate.DUPLICATE
         if entry.timer is not None:
@@ -324,7 +338,8 @@ class AcknowledgingTransport:
         first = entry.message.attempt + 1 - len(entry.sent_ns)
         if 0 <= ack.attempt - first < len(entry.sent_ns):
             self._took.append(self.clock.now_ns() - entry.sent_ns[ack.attempt - first])
-        self._acknowledged.append(Acknowledgement(entry.message, taken))
+        if kind is Kind.DATA:
+            self._acknowledged.append(Acknowledgement(entry.message, taken))
         return Fate.DELIVERED
 
 

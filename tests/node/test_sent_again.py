@@ -207,7 +207,7 @@ async def test_data_is_answered_with_what_became_of_it_whatever_its_copy_meets(f
     assert [m.payload.meta for _, m in node.inner.sent] == [{"taken": taken, "epoch": 7}] * 2
 
 
-@pytest.mark.parametrize(("kind", "fate"), [(Kind.DATA, None), (Kind.NOTICE, Fate.DELIVERED)])
+@pytest.mark.parametrize(("kind", "fate"), [(Kind.DATA, None), (Kind.NOTICE, None), (Kind.QUERY, Fate.DELIVERED)])
 async def test_what_has_no_room_and_what_is_no_data_is_not_answered(kind: Kind, fate: Fate | None) -> None:
     node = Node()
     node.inner.fate = fate
@@ -216,6 +216,39 @@ async def test_what_has_no_room_and_what_is_no_data_is_not_answered(kind: Kind, 
     assert node.inner.sent == []
     node.delivery.when_room(lambda: None)
     assert len(node.inner.waiting) == 1
+
+
+@pytest.mark.parametrize("fate", [Fate.DELIVERED, Fate.DUPLICATE, Fate.LATE])
+async def test_every_copy_of_a_notice_is_acknowledged_at_once(fate: Fate) -> None:
+    node = Node()
+    node.delivery.keeps = True
+    node.inner.fate = fate
+    assert deliver_one(node.delivery, Message(1, 0, Kind.NOTICE, 7, 3, 1, 2, Payload())) is fate
+    await settle()
+    assert [m[:7] for _, m in node.inner.sent] == [(0, 1, Kind.ACK, 2, 3, 1, 2)]
+    assert [m.payload.meta for _, m in node.inner.sent] == [{"taken": True, "notice": True, "epoch": 7}]
+
+
+async def test_a_notice_is_sent_again_until_it_is_acknowledged_and_no_acknowledgement_of_data_ends_that() -> None:
+    node = Node(timeout_ns=2 * MS, attempts=4)
+    await node.send(kind=Kind.NOTICE)
+    assert node.say() is Fate.DUPLICATE
+    await node.until(4 * MS)
+    assert node.sent() == [(0, 0), (2, 1)]
+    assert node.delivery.sends_again(1, StepId(0, 0))
+    assert node.say(notice=True) is Fate.DELIVERED
+    await node.until(100 * MS)
+    assert len(node.inner.sent) == 2
+    assert node.delivery.take_acknowledged() == []
+
+
+async def test_a_notice_that_nobody_acknowledges_ends_and_has_nothing_to_give_back_or_to_keep() -> None:
+    node = Node(timeout_ns=2 * MS, attempts=2)
+    await node.send(kind=Kind.NOTICE)
+    assert node.delivery.unsettled() == []
+    await node.until(100 * MS)
+    assert [attempt for _, attempt in node.sent()] == [0, 1, 2]
+    assert (node.gave_up, node.delivery.left, node.delivery.due_again) == ([], (), ())
 
 
 async def test_what_is_closed_sends_nothing_more() -> None:

@@ -186,3 +186,11 @@ def test_what_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
     assert rest.enumeration.answered.done == 50 - 1 - 12 - 1
     assert f"survives all {answer.progress.schedules:,} schedules" in console.file.getvalue()  # type: ignore[attr-defined]
     assert not (tmp_path / "progress.json").exists()
+
+
+def test_a_lost_notice_stalls_nobody_where_messages_are_acknowledged() -> None:
+    """Each node chooses one receiver, and says by a notice to the others that nothing comes."""
+    choosing = {"task": {"kind": "quadratic"}, "algorithm": {"name": "dfedsgpsm_s", "lr": 0.05, "neighbors": 1}}
+    fleet = {**FLEET, **choosing, "wait": {"deadline": "none"}}
+    assert proof({**fleet, "delivery": "acknowledged"}, "loss: 1").run().survives
+    assert not proof({**fleet, "delivery": "plain"}, "loss: 1").run().survives
