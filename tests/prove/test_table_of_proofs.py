@@ -17,7 +17,8 @@ from netdfl.prove.properties import broken_by, choose_properties
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 from tests.soak.found_proofs import FOLDER, NAMES, counterexamples, representatives
-from tests.soak.proofs import PAGE, WORDS, read, table
+from tests.soak.proofs import WORDS, read
+from tests.soak.proofs_page import PAGE, table
 
 SAMPLE = 40
 FILES = sorted(FOLDER.glob("*.yaml"))

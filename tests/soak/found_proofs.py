@@ -38,10 +38,14 @@ class Counterexample(NamedTuple):
     told: Mapping[str, Any]
 
     @property
+    def faults(self) -> list[str]:
+        """The kinds of its faults, sorted."""
+        return sorted(_fault(event) for event in self.told["events"])
+
+    @property
     def kind(self) -> str:
         """What breaks, by which faults, under which delivery; also the name of its file."""
-        faults = sorted(_fault(event) for event in self.told["events"])
-        words = [str(self.told["word"]).replace(" ", "_"), *faults, self.cell.delivery]
+        words = [str(self.told["word"]).replace(" ", "_"), *self.faults, self.cell.delivery]
         return "_".join(words)
 
 

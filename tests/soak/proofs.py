@@ -1,7 +1,7 @@
 """Prove for every method, delivery and wait on small graphs what it survives: the table of docs/studies/proofs.md.
 
 python -m tests.soak.proofs [--time 3600] [--only dpsgd,sgp] [--cpu-hours 5]    # goes on where it was left
-python -m tests.soak.proofs --table                                       # writes the page of the rows that are there
+python -m tests.soak.proofs_page                                          # writes the page of the rows that are there
 
 A cell is a method with a graph, a delivery and a wait; it is proven within three bounds apart. What can't be put
 together has the reason. Rows lie in docs/studies/proofs.json; counterexamples are written to `runs/proofs`.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Iterator
 from itertools import product
@@ -28,7 +27,7 @@ from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 from tests.soak.tally import ROOT
 
-ROWS, PAGE, FOUND = ROOT / "docs/studies/proofs.json", ROOT / "docs/studies/proofs.md", ROOT / "runs/proofs"
+ROWS, FOUND = ROOT / "docs/studies/proofs.json", ROOT / "runs/proofs"
 BOUNDS = ("loss: 2", "crash: 1", "loss: 1, crash: 1")
 GRAPHS: dict[str, dict[str, Any]] = {
     "ring of 3": {"nodes": 3, "topology": "ring"},
@@ -178,10 +177,10 @@ def prove(path: Path, only: str, limit_s: float, cpu_hours: float) -> list[dict[
 def _in_short(row: dict[str, Any]) -> str:
     if "not" in row:
         return f"-: {row['not']}"
-    return "; ".join(f"{bound}: {_word(told)}" for bound, told in row["bounds"].items())
+    return "; ".join(f"{bound}: {word_of(told)}" for bound, told in row["bounds"].items())
 
 
-def _word(told: dict[str, Any]) -> str:
+def word_of(told: dict[str, Any]) -> str:
     """One cell of the table: `survives 172`, `stalls (1)`, `stalls (1), loses weight (1)`."""
     words = []
     for each in told.values():
@@ -191,100 +190,15 @@ def _word(told: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-HEAD = """# Which methods survive which faults, proven
-
-Each cell is a method on a graph, with a delivery and a wait, over three rounds of a quadratic:
-[every schedule](../prove.md) of up to two losses, of one crash, and of one loss with one crash. `survives 172` is a
-proof about 172 schedules, for these times and this seed; `stalls (1)` says that one fault suffices. `loses weight` is
-about push-sum, and `miscounts` about its record, where delivery is acknowledged. Where several words stand, the first
-is about who waits and finishes, the others about the weight. `too large` says how many schedules kept the property
-before the time was over.
-
-`python -m tests.soak.proofs` makes the rows, which lie in [proofs.json](proofs.json); {cells} cells of {all_of} are
-there, made in {hours:.2f} CPU hours. They have the faults of each counterexample, too, and the tests play a sample of
-these. One of each kind is a scenario in `scenarios/found/proofs`, such as `netdfl run
-scenarios/found/proofs/stalls_loss_return_acknowledged.yaml`; `python -m tests.soak.found_proofs` writes them.
-
-## In short
-
-How many cells, of all methods and graphs, survive: nobody waits for good, and all finish.
-
-{short}
-
-## All cells
-
-{long}
-
-## Two losses with one crash
-
-Six cells alone, as there are very many schedules.
-
-{two}
-
-## Combinations that are impossible
-
-{reasons}
-"""
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """The page."""
-    told = [row for row in rows if "not" not in row]
-    return HEAD.format(
-        cells=len(rows),
-        all_of=len(list(cells())),
-        hours=sum(row.get("cpu_s", 0.0) for row in rows) / 3600,
-        short=_short(told),
-        long=_lines(("method", "graph"), BOUNDS, [row for row in told if len(row["cell"]) == 5]),
-        two=_lines(("method", "graph"), (TWO_AND_ONE,), [row for row in told if len(row["cell"]) > 5]),
-        reasons="\n".join(dict.fromkeys(f"- {_where(row)}: {row['not']}" for row in rows if "not" in row)),
-    )
-
-
-def _where(row: dict[str, Any]) -> str:
-    method, graph, delivery = row["cell"][:3]
-    return f"{method}, {graph}" + (", acknowledged" if "acknowledged" in row["not"] and delivery != "plain" else "")
-
-
-def _short(told: list[dict[str, Any]]) -> str:
-    """How many cells survive, by delivery, wait and bound."""
-    counts: dict[tuple[str, ...], dict[str, list[bool]]] = {}
-    for row in told:
-        for bound, answers in row["bounds"].items() if len(row["cell"]) == 5 else ():
-            place = counts.setdefault(tuple(_place(row)[2:]), {})
-            place.setdefault(bound, []).append(answers["stall"]["word"] == "survives")
-    lines = [[*place, *(f"{sum(kept)} of {len(kept)}" for kept in of.values())] for place, of in sorted(counts.items())]
-    return _drawn(("delivery", "wait", *BOUNDS), lines)
-
-
-def _lines(first: tuple[str, ...], bounds: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
-    lines = [[*_place(row), *(_word(each) for each in row["bounds"].values())] for row in rows]
-    return _drawn((*first, "delivery", "wait", *bounds), lines)
-
-
-def _drawn(head: tuple[str, ...], lines: list[list[str]]) -> str:
-    rows = [list(head), ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _place(row: dict[str, Any]) -> list[str]:
-    method, graph, delivery, wait, detector = row["cell"][:5]
-    return [method, graph, delivery, wait if detector == "oracle" else f"{wait}, heartbeats"]
-
-
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="proofs about every method")
     parser.add_argument("--time", type=float, default=3600.0, help="seconds for a bound of a cell")
     parser.add_argument("--cpu-hours", type=float, default=5.0)
     parser.add_argument("--only", default="", help="methods, such as dpsgd,sgp")
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--rows", type=Path, default=ROWS, help="the file of the rows; another one makes no page")
+    parser.add_argument("--rows", type=Path, default=ROWS, help="the file of the rows")
     args = parser.parse_args()
-    rows = read(args.rows) if args.table else prove(args.rows, args.only, args.time, args.cpu_hours)
-    if args.rows == ROWS:
-        PAGE.write_text(table(rows))
-    sys.exit(0)
+    prove(args.rows, args.only, args.time, args.cpu_hours)
 
 
 if __name__ == "__main__":
