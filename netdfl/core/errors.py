@@ -75,6 +75,11 @@ class ScenarioError(InputError):
         super().__init__("\n".join([*lines, *([f"... and {more:,} more mistakes"] if more else [])]))
 
 
+def problems_in(error: InputError) -> list[Problem]:
+    """Return the mistakes that an error lists; an error that lists none is one mistake itself."""
+    return error.problems if isinstance(error, ScenarioError) else [Problem(str(error))]
+
+
 class DatasetError(InputError):
     """The error for data that are missing, damaged, or unavailable."""
 

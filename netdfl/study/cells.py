@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from netdfl.core.errors import InputError, RunError
+from netdfl.core.errors import InputError, Problem, RunError, problems_in
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.types import Json
 from netdfl.scenario.load import load
@@ -37,6 +37,7 @@ class CellResult:
         exit_code: the exit code of its process.
         result: the contents of `result.json`; None if there is none.
         text: the reason, or the last line of output, if the cell failed.
+        problems: the mistakes for which the cell was refused.
     """
 
     cell: Cell
@@ -46,6 +47,7 @@ class CellResult:
     text: str = ""
     kept: Json = field(default_factory=dict)
     """Further metrics of the run, stored if the cell was run for a published table (`netdfl.study.keeping`)."""
+    problems: tuple[Problem, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -84,7 +86,8 @@ def look(
         try:
             loaded = load(scenario, cell.sets)
         except InputError as error:
-            found.append(CellResult(cell, folder, UNUSABLE, None, str(told(error, cell) if told else error)))
+            error = told(error, cell) if told else error
+            found.append(CellResult(cell, folder, UNUSABLE, None, str(error), problems=tuple(problems_in(error))))
             continue
         path = _place(folder, loaded)
         ran = finished(cell, path)

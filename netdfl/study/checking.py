@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, Problem, ScenarioError, problems_in
 from netdfl.running.prepare import check_ready
 from netdfl.scenario.load import load
-from netdfl.study.cells import CellResult, look
+from netdfl.study.cells import CellJob, CellResult, look
 from netdfl.study.figure_names import figure_problems
-from netdfl.study.plan import Cell, GridPlan, cells_of, load_study
-from netdfl.study.refusals import refused_values
-from netdfl.study.sweep import first_seed
+from netdfl.study.plan import Cell, GridPlan, cells_of, read_study
+from netdfl.study.refusals import refused_problems
 
 
 @dataclass
@@ -22,14 +21,31 @@ class GridCheck:
     """The result of the check of a grid.
 
     Attributes:
-        sentence: the grid's size, for people.
+        plan: the grid.
+        cells: its cells that were checked.
+        known: the results of cells that have run, or can't be run.
+        waiting: the jobs for all other cells.
         wrong: mistakes, each with its place in the study's file.
+        advice: lines on keys that only some cases or varied parts have.
         notes: remarks, such as combinations that can't be run.
     """
 
-    sentence: str
-    wrong: list[str] = field(default_factory=list)
+    plan: GridPlan
+    cells: Sequence[Cell] = ()
+    known: Sequence[CellResult] = ()
+    waiting: Sequence[CellJob] = ()
+    wrong: list[Problem] = field(default_factory=list)
+    advice: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def sentence(self) -> str:
+        """The grid's size, for people."""
+        plan = self.plan
+        factors = [_some(len(plan.cases), "case")] if list(plan.cases) != [""] else []
+        factors += [f"{_some(len(values), 'value')} of {path}" for path, values in plan.vary.items()]
+        count = _some(sum(1 for _ in cells_of(plan, 0)), "run")
+        return f"{plan.name}: {' x '.join([*factors, _some(plan.seeds, 'seed')])}: {count}"
 
 
 def check_study(file: Path, sets: Sequence[str] = ()) -> list[GridCheck]:
@@ -38,62 +54,97 @@ def check_study(file: Path, sets: Sequence[str] = ()) -> list[GridCheck]:
     Raises InputError with every mistake of the study.
     """
     with TemporaryDirectory() as folder:
-        found = [_check(plan, sets, Path(folder)) for plan in load_study(file, Path(folder))]
-    if wrong := [line for each in found for line in each.wrong]:
-        raise InputError("\n".join(dict.fromkeys(line for text in wrong for line in text.splitlines())))
+        found = checked_grids(file, Path(folder), Path(folder), sets, 1)
+        for each in found:
+            _try(each)
+    _refuse([], found)
     return found
 
 
-def _check(plan: GridPlan, sets: Sequence[str], folder: Path) -> GridCheck:
-    found = GridCheck(_sentence(plan), [str(each) for each in figure_problems(plan, sets)])
+def checked_grids(
+    file: Path, scenarios: Path, out: Path, sets: Sequence[str], seeds: int | None = None, heading: str = ""
+) -> list[GridCheck]:
+    """Check every grid of a study, and write its scenarios to the folder `scenarios`.
+
+    Args:
+        file: the study.
+        scenarios: the folder of the grids' scenarios.
+        out: the folder with the results of earlier runs.
+        sets: overrides of all cells.
+        seeds: the number of seeds; None takes each grid's own number.
+        heading: the first line of the error.
+
+    Raises:
+        InputError: With the mistakes of all kinds: in the study's form, its figures, cases and values.
+    """
+    plans, wrong = read_study(file, scenarios)
+    found = [_check(plan, sets, out / plan.name, seeds) for plan in plans]
+    _refuse(wrong, found, heading)
+    return found
+
+
+def _refuse(wrong: Sequence[Problem], checks: Sequence[GridCheck], heading: str = "") -> None:
+    problems = [*wrong, *(problem for each in checks for problem in each.wrong)]
+    if problems:
+        advice = [line for each in checks for line in each.advice]
+        lines = [heading, str(ScenarioError(list(dict.fromkeys(problems)))), *dict.fromkeys(advice)]
+        raise InputError("\n".join(filter(None, lines)))
+
+
+def _check(plan: GridPlan, sets: Sequence[str], folder: Path, seeds: int | None) -> GridCheck:
+    found = GridCheck(plan)
+    chosen = plan if seeds is None else replace(plan, seeds=seeds)
     try:
-        seed = first_seed(plan, sets)
+        found.cells = list(cells_of(chosen, first_seed(plan, sets), sets))
+        found.known, found.waiting = look(plan.scenario, found.cells, folder / "cells", plan.told)
+        found.wrong, found.advice = refused_problems(found.known, found.cells, plan.scenario)
     except InputError as error:
-        found.wrong.append(str(error))
-        return found
-    cells = list(cells_of(replace(plan, seeds=1), seed, sets))
-    refused, _ = look(plan.scenario, cells, folder / "cells", plan.told)
-    found.wrong += refused_values(refused, cells)
-    if not found.wrong:
-        found.notes += _conflicts(plan, refused)
-        _try(plan, _able(cells, refused), found)
+        found.wrong = problems_in(error)
+    misspelled = plan.source.misspelled(found.wrong) if plan.source else ()
+    found.wrong = [*figure_problems(plan, sets, misspelled), *found.wrong]
     return found
 
 
-def _sentence(plan: GridPlan) -> str:
-    factors = [_some(len(plan.cases), "case")] if list(plan.cases) != [""] else []
-    factors += [f"{_some(len(values), 'value')} of {path}" for path, values in plan.vary.items()]
-    count = _some(sum(1 for _ in cells_of(plan, 0)), "run")
-    return f"{plan.name}: {' x '.join([*factors, _some(plan.seeds, 'seed')])}: {count}"
+def first_seed(plan: GridPlan, sets: Sequence[str]) -> int:
+    """Return the seed of the plan's scenario under the overrides `sets`.
+
+    An override may fit only one case or one varied part; so the seed is taken from the first cell that accepts them
+    all. If none does, and the cells are refused for different reasons, the result is 0. Raises InputError for a reason
+    that all cells share.
+    """
+    try:
+        return load(plan.scenario, sets).seed
+    except InputError as error:
+        reasons = set()
+        for cell in cells_of(replace(plan, seeds=1), 0, sets):
+            try:
+                return load(plan.scenario, cell.sets[:-1]).seed
+            except InputError as own:
+                reasons.add(str(own))
+        if reasons == {str(error)}:
+            raise plan.told(error) from None
+    return 0
 
 
 def _some(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
-def _conflicts(plan: GridPlan, refused: Sequence[CellResult]) -> list[str]:
-    """Return a sentence for each combination that can't be run, whose parts can be in other combinations."""
-    named = [", ".join(filter(None, [each.cell.case, *map("=".join, each.cell.values)])) for each in refused]
-    return [f"{plan.name}: {name} can't be run: {each.text}" for name, each in zip(named, refused, strict=True)]
-
-
-def _able(cells: Sequence[Cell], refused: Sequence[CellResult]) -> list[Cell]:
-    """Return the first valid cell of each case."""
-    not_valid = {each.cell for each in refused}
+def _try(found: GridCheck) -> None:
+    """Note combinations that can't be run; check whether this machine can run the first other cell of each case."""
+    plan, refused = found.plan, {each.cell: each for each in found.known if each.refused}
+    for cell, each in refused.items():
+        name = ", ".join(filter(None, [cell.case, *map("=".join, cell.values)]))
+        found.notes.append(f"{plan.name}: {name} can't be run: {each.text}")
     first: dict[str, Cell] = {}
-    for cell in cells:
-        if cell not in not_valid:
+    for cell in found.cells:
+        if cell not in refused:
             first.setdefault(cell.case, cell)
-    return list(first.values())
-
-
-def _try(plan: GridPlan, cells: Sequence[Cell], found: GridCheck) -> None:
-    """Check whether this machine can run these cells, and add what is wrong, and remarks, to `found`."""
-    for cell in cells:
+    for cell in first.values():
         scenario = load(plan.scenario, cell.sets)
         try:
             notes = [*scenario.notices, *check_ready(scenario)]
         except InputError as error:
-            found.wrong.append(str(plan.told(error, cell)))
+            found.wrong += problems_in(plan.told(error, cell))
             continue
         found.notes += [note for note in notes if note not in found.notes]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 
-from netdfl.core.errors import Problem, ScenarioError
+from netdfl.core.errors import Problem
 from netdfl.record.metric_names import OF_FLEET, OF_NODES, OF_RUN
 from netdfl.scenario.model.choices import nearest
 from netdfl.scenario.model.study import FigureSpec
@@ -14,54 +15,64 @@ from netdfl.study.plan import GridPlan
 
 _LAGGED = re.compile(r"(?P<metric>\w+)@\d+")
 _JUDGED = re.compile(r"(?:test|personal|mean_local|mean_personal)_(?P<metric>\w+)")
+_LAG = "like weight@1: that metric of the same node, a round before"
+_ALIKE = 0.85
+"""How alike two spellings of a varied name must be, as a ratio of `difflib`."""
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
 
 
-def check_figures(plan: GridPlan, sets: Sequence[str] = ()) -> None:
-    """Raise ScenarioError if a plot of `plan` names a metric that no run records, or a value that does not vary."""
-    if wrong := figure_problems(plan, sets):
-        raise ScenarioError(wrong)
-
-
-def figure_problems(plan: GridPlan, sets: Sequence[str] = ()) -> list[Problem]:
+def figure_problems(plan: GridPlan, sets: Sequence[str] = (), misspelled: Sequence[str] = ()) -> list[Problem]:
     """Return a problem for each metric in the plots of `plan` that no run records, and each value that does not vary.
 
     Parts of a user's own, also in the overrides `sets`, may record metrics of any name; then all metrics are accepted.
+    Names of varied values that are themselves `misspelled` are not proposed, and a plot may have them rightly spelled.
     """
     own = _has_own_parts(plan, sets)
     return [
         plan.problem(("figures", number, key), f"sweeps.{plan.name}.figures.{number}.{key}: {text}")
         for number, drawn in enumerate(plan.figures)
-        for key, text in _wrong(drawn, list(plan.vary), own=own)
+        for key, text in _wrong(_as_varied(drawn, plan, misspelled), list(plan.vary), misspelled, own=own)
     ]
 
 
-def _wrong(drawn: FigureSpec, varied: list[str], *, own: bool) -> Iterator[tuple[str, str]]:
+def _as_varied(drawn: FigureSpec, plan: GridPlan, misspelled: Sequence[str]) -> FigureSpec:
+    """Return a plot that names what varies as `plan` does, where that is misspelled."""
+    known = ("round", "bytes_sent", *plan.vary)
+    unknown = {key: name for key, name in (("x", drawn.x), ("panels", drawn.panels)) if name not in known}
+    near = {key: difflib.get_close_matches(name, misspelled, 1, _ALIKE) for key, name in unknown.items()}
+    return drawn.model_copy(update={key: found[0] for key, found in near.items() if found})
+
+
+def _wrong(drawn: FigureSpec, varied: list[str], misspelled: Sequence[str], *, own: bool) -> Iterator[tuple[str, str]]:
     """Yield each error in the specification of a plot: its key, and a text with value, remedy, and permitted values.
 
-    `varied` has the names of varied values. With `own`, metrics may have any name.
+    `varied` has the names of varied values; those that are `misspelled` are not proposed. With `own`, metrics may have
+    any name.
     """
+    proposed = [name for name in varied if name not in misspelled]
     lagged = _LAGGED.fullmatch(drawn.x)
-    if lagged is None and drawn.x not in (keys := ["round", "bytes_sent", *varied]):
-        yield "x", f"{drawn.x!r} is not varied here: {_remedy(drawn.x, keys)}; or NAME@1, a metric a round before"
+    if lagged is None and drawn.x not in ("round", "bytes_sent", *varied):
+        remedy = _remedy(drawn.x, ["round", "bytes_sent", *proposed])
+        yield "x", f"{drawn.x!r} is not varied here: {remedy}; or NAME@1, {_LAG}"
     known = _metrics(drawn.x, varied)
     for key, name in (("y", drawn.y), ("x", lagged["metric"] if lagged else drawn.y)):
         if not (own or name in known or _is_judged(name)) and (key == "y" or lagged):
             yield key, f"there is no metric {name!r} by {drawn.x}: {_remedy(name, known)}"
     if drawn.panels:
-        yield from _wrong_panels(drawn, varied)
+        yield from _wrong_panels(drawn, varied, proposed)
 
 
-def _wrong_panels(drawn: FigureSpec, varied: list[str]) -> Iterator[tuple[str, str]]:
+def _wrong_panels(drawn: FigureSpec, varied: list[str], proposed: list[str]) -> Iterator[tuple[str, str]]:
     """Yield each error in the panels of a plot; only a plot against a varied value can have panels.
 
-    `varied` has the names of varied values.
+    `varied` has the names of varied values, `proposed` those that are right.
     """
     panels = [name for name in varied if name != drawn.x]
     if drawn.panels in varied and drawn.x not in varied:
-        yield "panels", f"a figure by {drawn.x} has none: leave them out, or draw it by one of {', '.join(varied)}"
+        yield "panels", f"a figure by {drawn.x} has none: leave them out, or draw it by one of {', '.join(proposed)}"
     elif drawn.panels not in panels:
-        remedy = _remedy(drawn.panels, panels) if panels else "leave them out"
+        others = [name for name in panels if name in proposed]
+        remedy = _remedy(drawn.panels, others) if others else "leave them out"
         yield "panels", f"nothing else varies as {drawn.panels!r}: {remedy}"
 
 

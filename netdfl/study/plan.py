@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from netdfl.core.errors import InputError, Problem, ScenarioError
+from netdfl.core.errors import InputError, Problem, ScenarioError, problems_in
 from netdfl.core.units import parse_probability, parse_rate_bps, parse_size_bytes, parse_time_ns
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.loading.document import Document
-from netdfl.scenario.loading.given import STUDY, document_of, is_study_document
-from netdfl.scenario.loading.validation import FileForm, problems_of
+from netdfl.scenario.loading.given import document_of, is_study_document
 from netdfl.scenario.model.plugins import ORIGIN
-from netdfl.scenario.model.study import Cases, FigureSpec, StudyFile, Sweep
+from netdfl.scenario.model.study import Cases, FigureSpec, Sweep
+from netdfl.study.form import read_form
 from netdfl.study.source import GridSource, written
 
 Values = tuple[tuple[str, str], ...]
 """Varied values: pairs of a path of the scenario, or a name, and the value as text."""
-_EXAMPLES = {"schema": STUDY, "name": "my-study", "sweeps": "{my-grid: {scenario: {...}}}"}
-FORM = FileForm("the study", StudyFile, _EXAMPLES, "`netdfl list study` has all keys")
 
 
 @dataclass(frozen=True)
@@ -50,9 +47,9 @@ class GridPlan:
     source: GridSource | None = None
 
     def told(self, error: InputError, cell: Cell | None = None) -> InputError:
-        """Return an error of the scenario, or of a cell, with the places where the study's file has the mistakes."""
+        """Return an error of the scenario, or of a cell, with the places of mistakes in the study or in `--vary`."""
         if self.source is None:
-            return error
+            return error if cell is None else _as_typed(error, cell)
         if cell is None:
             return self.source.moved(error, "", ())
         return self.source.moved(error, cell.case, cell.values)
@@ -77,6 +74,12 @@ class Cell:
         return ", ".join(
             [*filter(None, [self.case]), *(f"{path}={value}" for path, value in self.values), f"seed={self.seed}"]
         )
+
+
+def _as_typed(error: InputError, cell: Cell) -> InputError:
+    """Return the error of a cell with the options `--vary PATH` in place of the overrides that they stand for."""
+    options = {f"--set {path}={value}": f"--vary {path}" for path, value in cell.values}
+    return ScenarioError([replace(each, file=options.get(each.file, each.file)) for each in problems_in(error)])
 
 
 def cells_of(plan: GridPlan, first_seed: int, shared: Sequence[str] = ()) -> Iterator[Cell]:
@@ -171,20 +174,36 @@ def is_study(file: Path) -> bool:
     return is_study_document(document_of(file, str(file)))
 
 
+class StudyGrids(NamedTuple):
+    """The grids of a study, and the mistakes in its form; grids of a study with mistakes are there to be checked."""
+
+    plans: list[GridPlan]
+    problems: list[Problem]
+
+
 def load_study(file: Path, folder: Path) -> list[GridPlan]:
     """Return the grids of a study, and write their scenarios to `folder`.
 
     Modules of the user's own lie beside the study. Raises ScenarioError with every mistake in the study's form.
     """
+    plans, problems = read_study(file, folder)
+    if problems:
+        raise ScenarioError(problems)
+    return plans
+
+
+def read_study(file: Path, folder: Path) -> StudyGrids:
+    """Do as `load_study`, but return mistakes in the study's form. Raises ScenarioError if the file can't be read.
+
+    A grid whose cells can't be checked, because too much of its form is wrong, has no cases.
+    """
     document = document_of(file, str(file))
-    try:
-        study = StudyFile.model_validate(document.data)
-    except ValidationError as exc:
-        mistakes = exc.errors(include_url=False)
-        raise ScenarioError(problems_of(mistakes, document, str(file.parent), FORM)) from exc
+    form = read_form(document, str(file.parent))
+    sweeps = form.study.sweeps if form.study else {}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ORIGIN).write_text(dump_json({"directory": str(file.resolve().parent)}) + "\n", encoding="utf-8")
-    return [_plan(name, sweep, folder, document) for name, sweep in study.sweeps.items()]
+    plans = [_plan(name, sweep, folder, document) for name, sweep in sweeps.items()]
+    return StudyGrids([replace(plan, cases={}) if plan.name in form.partial else plan for plan in plans], form.problems)
 
 
 def _plan(name: str, sweep: Sweep, folder: Path, study: Document) -> GridPlan:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, Problem
 from netdfl.scenario.load import load
 from netdfl.study.cells import CellResult
 from netdfl.study.plan import Cell
 
 MOST_FORMS = 8
 """The most parts of a scenario that an error message writes out in full."""
-_UNKNOWN = re.compile(r"--set (?P<override>(?P<part>[\w.]+)\.(?P<key>\w+)=.*?): unknown key ")
+_UNKNOWN = re.compile(r"--(?:set|vary) (?P<override>(?P<part>[\w.]+)\.(?P<key>\w+)(?:=.*?)?): unknown key ")
 _WORD = re.compile(r'"(?!(?:true|false|null)")([A-Za-z_]\w*)"')
 Refused = Mapping[Cell, str]
 
@@ -32,8 +32,30 @@ def check_values(looked: Sequence[CellResult], cells: Sequence[Cell], scenario: 
     if wrong := refused_values(looked, cells):
         refused = {ran.cell: ran.text for ran in looked if ran.refused}
         told = [f"{', '.join(values)} can't be run: {text}" for text, values in wrong.items()]
-        remedies = dict.fromkeys(_remedy(text, cells, refused, scenario) for text in wrong)
-        raise InputError("\n".join(["no cell was run, as some never can be:", *told, *filter(None, remedies)]))
+        remedies = [_remedy(text, cells, refused, scenario) for text in wrong]
+        raise InputError("\n".join(["no cell was run, as some never can be:", *told, *_each_once(remedies)]))
+
+
+def refused_problems(
+    looked: Sequence[CellResult], cells: Sequence[Cell], scenario: Path
+) -> tuple[list[Problem], list[str]]:
+    """Return the mistakes for which cases and varied values are refused in all of their `cells`, and advice on them.
+
+    A mistake without a place in a file names these cases and values.
+    """
+    refused = {ran.cell: ran.text for ran in looked if ran.refused}
+    of_text = {ran.text: ran.problems for ran in looked if ran.refused}
+    wrong = refused_values(looked, cells)
+    problems = [
+        each if each.line else Problem(f"{', '.join(values)} can't be run: {each}")
+        for text, values in wrong.items()
+        for each in of_text[text]
+    ]
+    return problems, _each_once([_remedy(text, cells, refused, scenario) for text in wrong])
+
+
+def _each_once(texts: Sequence[str]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text]
 
 
 def refused_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> dict[str, list[str]]:

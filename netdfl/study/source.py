@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from netdfl.core.errors import InputError, Problem, ScenarioError
 from netdfl.scenario.loading.document import Document, SourcePlace, parse
@@ -16,6 +16,25 @@ from netdfl.scenario.loading.document import Document, SourcePlace, parse
 def written(value: object) -> str:
     """Return `value` as text for an override."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+class _WrittenOverride(NamedTuple):
+    """An override that a case or a varied value of a study stands for, and the places of its path and of its value."""
+
+    path: str
+    value: str
+    key_place: SourcePlace
+    value_place: SourcePlace
+
+    @property
+    def text(self) -> str:
+        """The override as `--set` takes it."""
+        return f"{self.path}={self.value}"
+
+    def place_of(self, problem: Problem) -> SourcePlace:
+        """Return the place of the path if the mistake is an unknown key of it, else the place of the value."""
+        unknown = [f"unknown key {key!r}" for key in self.path.split(".")]
+        return self.key_place if problem.what in unknown else self.value_place
 
 
 @dataclass(frozen=True)
@@ -43,11 +62,18 @@ class GridSource:
         """
         if not isinstance(error, ScenarioError):
             return error
-        overrides = dict(self._overrides(case, values))
+        overrides = {f"--set {each.text}": each for each in self._overrides(case, values)}
         return ScenarioError([self._moved(problem, overrides) for problem in error.problems])
 
-    def _moved(self, problem: Problem, overrides: Mapping[str, SourcePlace]) -> Problem:
-        place = overrides.get(problem.file)
+    def misspelled(self, problems: Sequence[Problem]) -> list[str]:
+        """Return the names of varied values at which one of the `problems` is, as the scenario has no such key."""
+        places = {(each.line, each.column) for each in problems}
+        varied = cast(Any, self.study.data)["sweeps"][self.name].get("vary", {})
+        return [name for name in varied if self._place("vary", name, key=True)[1:] in places]
+
+    def _moved(self, problem: Problem, overrides: Mapping[str, _WrittenOverride]) -> Problem:
+        override = overrides.get(problem.file)
+        place = None if override is None else override.place_of(problem)
         if problem.line and Path(problem.file).resolve() == self.scenario.resolve():
             place = self._in_scenario.get((problem.line, problem.column))
         return problem if place is None else replace(problem, **place._asdict())
@@ -62,8 +88,8 @@ class GridSource:
                 found[place.line, place.column] = self._place("scenario", *path, key=key)
         return found
 
-    def _overrides(self, case: str, values: Sequence[tuple[str, str]]) -> Iterator[tuple[str, SourcePlace]]:
-        """Yield the overrides of a cell, as its errors name them, each with its place."""
+    def _overrides(self, case: str, values: Sequence[tuple[str, str]]) -> Iterator[_WrittenOverride]:
+        """Yield the overrides of a cell."""
         grid = cast(Any, self.study.data)["sweeps"][self.name]
         named: list[tuple[str, ...]] = [("cases", case)] if case else []
         for path, text in values:
@@ -71,13 +97,15 @@ class GridSource:
                 named.append(("vary", path, text))
             else:
                 index = [written(value) for value in choices].index(text)
-                yield f"--set {path}={text}", self._place("vary", path, index)
+                key_place = self._place("vary", path, key=True)
+                yield _WrittenOverride(path, text, key_place, self._place("vary", path, index))
         for keys in named:
             sets = grid
             for key in keys:
                 sets = sets[key]
             for path, value in sets.items():
-                yield f"--set {path}={written(value)}", self._place(*keys, path, key=True)
+                place = self._place(*keys, path, key=True)
+                yield _WrittenOverride(path, written(value), place, place)
 
     def _place(self, *path: str | int, key: bool = False) -> SourcePlace:
         return self.study.place(("sweeps", self.name, *path), key=key)

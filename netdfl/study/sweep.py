@@ -19,11 +19,11 @@ from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
+from netdfl.study.checking import checked_grids, first_seed
 from netdfl.study.figure_files import names_of, remove, stems_of
-from netdfl.study.figure_names import check_figures
 from netdfl.study.labels import labels_of, shortened
 from netdfl.study.outcome import WARNED
-from netdfl.study.plan import Cell, GridPlan, cells_of, each_value, is_study, load_study, parse_vary, places_of
+from netdfl.study.plan import Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
 from netdfl.study.plots import is_word
 from netdfl.study.progress import FILE, StudyPlan, StudyState
 from netdfl.study.refusals import check_values
@@ -88,10 +88,7 @@ def sweep(
     study = is_study(file)
     if study and vary:
         raise InputError(f"{file}: is a study and says itself what varies; --vary is for a scenario, --set for both")
-    plans = load_study(file, out / "scenarios") if study else [_plan_of(file, vary)]
-    for plan in plans if study else ():
-        check_figures(plan, sets)
-    grids = [_looked(plan, _cells(plan, seeds, sets), out / plan.name) for plan in plans]
+    grids = _of_study(file, sets, out, seeds) if study else [_of_scenario(file, vary, sets, out, seeds)]
     far = far or Far()
     far.total = sum(len(grid.cells) for grid in grids)
     return sum(_run(grid, jobs, console, far, make_runner, needs) for grid in grids)
@@ -130,10 +127,17 @@ def write_so_far(folder: Path, study: StudyState) -> None:
     write_results(study.finished, grid, folder, Console(quiet=True))
 
 
-def _looked(plan: GridPlan, cells: Sequence[Cell], out: Path) -> _Grid:
-    known, waiting = look(plan.scenario, cells, out / "cells", plan.told)
+def _of_study(file: Path, sets: Sequence[str], out: Path, seeds: int | None) -> list[_Grid]:
+    checks = checked_grids(file, out / "scenarios", out, sets, seeds, "nothing was run, because of these mistakes:")
+    return [_Grid(each.plan, each.cells, each.known, each.waiting, out / each.plan.name) for each in checks]
+
+
+def _of_scenario(file: Path, vary: Sequence[str], sets: Sequence[str], out: Path, seeds: int | None) -> _Grid:
+    plan = _plan_of(file, vary)
+    folder, cells = out / plan.name, _cells(plan, seeds, sets)
+    known, waiting = look(plan.scenario, cells, folder / "cells", plan.told)
     check_values(known, cells, plan.scenario)
-    return _Grid(plan, cells, known, waiting, out)
+    return _Grid(plan, cells, known, waiting, folder)
 
 
 def _plan_of(file: Path, vary: Sequence[str]) -> GridPlan:
@@ -163,27 +167,6 @@ def _own(points: Sequence[GridPoint]) -> list[str]:
 def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
     chosen = plan if seeds is None else replace(plan, seeds=seeds)
     return list(cells_of(chosen, first_seed(plan, sets), sets))
-
-
-def first_seed(plan: GridPlan, sets: Sequence[str]) -> int:
-    """Return the seed of the plan's scenario under the overrides `sets`.
-
-    An override may fit only one case or one varied part; so the seed is taken from the first cell that accepts them
-    all. If none does, and the cells are refused for different reasons, the result is 0. Raises InputError for a reason
-    that all cells share.
-    """
-    try:
-        return load(plan.scenario, sets).seed
-    except InputError as error:
-        reasons = set()
-        for cell in cells_of(replace(plan, seeds=1), 0, sets):
-            try:
-                return load(plan.scenario, cell.sets[:-1]).seed
-            except InputError as own:
-                reasons.add(str(own))
-        if reasons == {str(error)}:
-            raise plan.told(error) from None
-    return 0
 
 
 def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callable[[], Runner], needs: RunNeeds) -> int:

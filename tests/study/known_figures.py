@@ -7,7 +7,7 @@ from pathlib import Path
 import netdfl
 from netdfl.record.run import Run
 from netdfl.study.cells import CellResult
-from netdfl.study.figure_names import check_figures
+from netdfl.study.figure_names import figure_problems
 from netdfl.study.outcome import figures_of
 from netdfl.study.plan import Cell, load_study
 
@@ -37,4 +37,4 @@ def expect_known(names: set[str], folder: Path, x: str = "round") -> None:
     file = folder / "known.yaml"
     file.write_text(STUDY.replace("FIGURES", ", ".join(f"{{y: {name}, x: {x}}}" for name in sorted(names))))
     for plan in load_study(file, folder):
-        check_figures(plan)
+        assert figure_problems(plan) == []

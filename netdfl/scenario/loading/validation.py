@@ -68,7 +68,7 @@ def problems_of(
     """
     found: dict[tuple[Path, str], Problem] = {}
     for details in mistakes[:MOST_MISTAKES]:
-        path = _written(details["loc"], document.data, details["type"])
+        path = written_path(details["loc"], document.data, details["type"])
         problem = _problem(details, path, document, directory, form)
         same = (path, problem.what)
         if before := found.get(same):
@@ -90,7 +90,7 @@ def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
     ]
 
 
-def _written(loc: tuple[int | str, ...], value: object, kind: str) -> Path:
+def written_path(loc: tuple[int | str, ...], value: object, kind: str) -> Path:
     """Return the keys of `loc`, the location of a pydantic error of type `kind`, that exist in the scenario `value`.
 
     The others are names that pydantic adds for unions.

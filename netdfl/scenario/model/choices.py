@@ -49,11 +49,18 @@ _ELSEWHERE = {
 
 def nearest(word: object, known: list[str]) -> str:
     """Return the remedy for a misspelled word: the most similar known one, or the list of all."""
-    if (other := _ELSEWHERE.get(str(word))) in known:
-        return f"did you mean {other!r}?"
+    found = similar(word, known)
+    return f"did you mean {found!r}?" if found else "use one of " + ", ".join(sorted(known))
+
+
+def similar(word: object, known: list[str]) -> str:
+    """Return the known word that a misspelled one must mean; an empty text if none is near."""
+    other = _ELSEWHERE.get(str(word), "")
+    if other in known:
+        return other
     plain = {_plain(each): each for each in sorted(known, reverse=True)}
     near = difflib.get_close_matches(_plain(str(word)), list(plain), n=1, cutoff=0.6)
-    return f"did you mean {plain[near[0]]!r}?" if near else "use one of " + ", ".join(sorted(known))
+    return plain[near[0]] if near else ""
 
 
 def _plain(word: str) -> str:
