@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -63,6 +64,26 @@ def test_a_file_goes_before_a_shipped_name(tmp_path: Path, monkeypatch: pytest.M
 def test_a_name_nearly_right_is_answered_with_the_right_one() -> None:
     with pytest.raises(ScenarioError, match="did you mean 'quickstart', which comes with netdfl"):
         load("quikstart")
+
+
+def test_a_path_nearly_right_is_answered_with_the_file_beside_it_and_with_a_shipped_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scenarios").mkdir()
+    mine = Path("scenarios/quickstart.yaml")
+    mine.write_text(Draft(name="mine").text(str(mine)))
+    Path("scenarios/other.yaml").touch()
+    both = "did you mean 'scenarios/quickstart.yaml', or 'quickstart', which comes with netdfl?"
+    for wrong in ("scenarios/quickstrat.yaml", "scenarios/quickstart.yml", "scenarios/quickstrat"):
+        with pytest.raises(ScenarioError, match=re.escape(both)):
+            load(wrong)
+    with pytest.raises(ScenarioError, match=re.escape("did you mean 'scenarios/other.yaml'?")):
+        load("scenarios/othr.yaml")
+    with pytest.raises(ScenarioError, match="check the path"):
+        load("scenarios/nothing_like_it.yaml")
+    with pytest.raises(ScenarioError, match="did you mean 'faults/crash', which comes with netdfl"):
+        load("elsewhere/scenarios/faults/crahs.yaml")
 
 
 @pytest.mark.parametrize("said", [{}, {"loss": "5%", "rate": "10Mbit"}])
