@@ -1,6 +1,6 @@
-"""The progress bar of a study on a terminal: runs that are done, running, queued and failed, and the time left.
+"""The progress of a study: on a terminal a bar, with runs by state and the time left; elsewhere a line for each run.
 
-Everything is read from the runs' directories, as `netdfl study` does, so that it works with every runner.
+Everything in the bar is read from the runs' directories, as `netdfl study` does, so that it works with every runner.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from threading import Event, Thread
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from netdfl.study.cells import CellResult
 from netdfl.study.progress import LOOK_S, StudyPlan, StudyState, duration
 
 SHARE = 0.1
@@ -55,3 +56,12 @@ def words_of(study: StudyState) -> str:
     counts = [f"{num} {state}" for state in ("running", "queued", "failed") if (num := study.num(state))]
     left_s = study.left_s if study.num("running") else None
     return ", ".join([*counts, *([f"about {duration(left_s)} left"] if left_s else [])])
+
+
+def line_of(ran: CellResult) -> str:
+    """Return a line on a finished run: its cell, the accuracy that it reached or its verdict, and its duration."""
+    result = ran.result or {}
+    accuracy = (result.get("test_accuracy") or {}).get("average_model", {}).get("last")
+    reached = result.get("verdict", "no result") if accuracy is None else f"{100 * accuracy:.1f} %"
+    seconds = result.get("duration_s") or 0.0
+    return f"{ran.cell.words}: {reached} in {f'{seconds:.1f} s' if seconds < 90 else duration(seconds)}"

@@ -13,10 +13,11 @@ from typing import NamedTuple
 from rich.console import Console
 
 from netdfl.core.errors import InputError
+from netdfl.report.live import say as print_plain
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.model.study import FigureSpec
-from netdfl.study.bar import bar_of
+from netdfl.study.bar import bar_of, line_of
 from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.checking import checked_grids, first_seed
@@ -175,12 +176,15 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
     progress = as_progress(grid, jobs)
     progress.write(out / FILE)
     found: dict[Cell, CellResult] = {}
+    to_run = {job.cell for job in waiting}
 
     def done(ran: CellResult) -> None:
         found[ran.cell] = ran
         far.finished += not ran.failed
         if ran.failed:
             console.print(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}", markup=False)
+        elif ran.cell in to_run and not console.is_terminal:
+            print_plain(console, f"{far.finished} of {far.total}: {line_of(ran)}")
 
     for each in known:
         done(each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from typer.testing import CliRunner
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError
 from netdfl.record.directory import hold
-from netdfl.study.bar import bar_of, words_of
+from netdfl.study.bar import bar_of, line_of, words_of
+from netdfl.study.cells import CellResult
 from netdfl.study.plan import Cell
 from netdfl.study.progress import FILE, StudyPlan, StudyState, duration, plans_of, show
 from netdfl.study.sweep import sweep
@@ -182,3 +184,26 @@ def test_the_bar_says_nothing_where_nobody_looks(tmp_path: Path) -> None:
     with bar_of(plan_of(tmp_path, 0), Console(file=said)):
         pass
     assert said.getvalue() == ""
+
+
+def test_each_finished_run_is_a_line_where_nobody_looks_and_none_on_a_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "agreeing.yaml"
+    file.write_text(STUDY)
+    plain, terminal, again = StringIO(), StringIO(), StringIO()
+    assert sweep(file, out=tmp_path / "plain", console=Console(file=plain)) == 0
+    lines = [line for line in plain.getvalue().splitlines() if " of 4: " in line]
+    assert [int(line.partition(" ")[0]) for line in lines] == [1, 2, 3, 4]
+    assert all(re.fullmatch(r"\d of 4: rounds=[23], seed=[01]: [a-z]+ in [\d.]+ s", line) for line in lines)
+    assert len(set(line.partition(": ")[2].partition(": ")[0] for line in lines)) == 4
+    assert sweep(file, out=tmp_path / "plain", console=Console(file=again)) == 0
+    assert " of 4: " not in again.getvalue()
+    next((tmp_path / "plain" / "ring" / "cells").glob("*.exit")).unlink()
+    assert sweep(file, out=tmp_path / "plain", console=Console(file=terminal, force_terminal=True, width=150)) == 0
+    assert " of 4: " not in terminal.getvalue()
+
+
+@pytest.mark.parametrize(("seconds", "took"), [(4.21, "4.2 s"), (600, "10 min")])
+def test_the_line_of_a_run_has_the_accuracy_that_it_reached(seconds: float, took: str, tmp_path: Path) -> None:
+    result = {"test_accuracy": {"average_model": {"last": 0.8461}}, "duration_s": seconds, "verdict": "pass"}
+    ran = CellResult(Cell("DFedSAM", (("links.default.loss", "0.2"),), 0, ()), tmp_path, 0, result)
+    assert line_of(ran) == f"DFedSAM, links.default.loss=0.2, seed=0: 84.6 % in {took}"
