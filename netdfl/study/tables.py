@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from netdfl.core.units import format_bytes
+from netdfl.study.captions import DAGGER, DETAILS, LEGEND, TEST, bold_rule, caption_start, column_notes
 from netdfl.study.labels import heading_of, key_words
 from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
+from netdfl.study.rivals import NO_MARKS, RowMarks, differing, levels_of, marks_of
 from netdfl.study.summary import (
-    LEVEL,
     NOISE,
     Estimate,
     GridPoint,
@@ -40,24 +41,14 @@ keeps its models closer.
 COUNTED = {*SHARES, "bytes_sent", "rounds"}
 """Metrics that are often equal for different methods, so that equal ones do not show that two are the same."""
 _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
-_SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
-TEST = (
-    "Pairs that differ in one respect, by a paired two-sided t-test over the seeds that both have, corrected by Holm "
-    f"over all tested pairs of a figure; a difference holds below {LEVEL:g}. An interval is that of its pair alone, "
-    "without this correction. What is the same in every run of both, or the same in both for every seed, up to "
-    "rounding, is not tested and not counted"
-)
-BOLD = (
-    "Bold: the best mean and the next ones, down to the first that differs from the best or is not compared with it. "
-    "Rows are compared that differ in one respect and share two seeds. Equal numbers are marked alike; nothing is "
-    "marked where that would be all"
-)
-LEGEND = (
-    "Mean ± standard deviation over runs with different seeds, and the 95 % confidence interval of the mean (Student's "
-    "t, cut at 0 % and 100 %, and at 0 where a duration, bytes or rounds can't be less; of shares of runs Wilson's, "
-    "without a deviation). "
-    f"{BOLD}, nor in a metric of which it is not known whether more is better."
-)
+_SPECIAL |= {
+    "±": r"$\pm$",
+    "†": r"$^\dagger$",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+}
 
 
 @dataclass(frozen=True)
@@ -79,33 +70,44 @@ class SweepTable:
         return differences(self.points, name, log=name in self.logs)
 
     def best(self, name: str) -> set[int]:
-        """Return the indices of the points that the column of the metric `name` marks, by the rule in `BOLD`.
+        """Return the indices of the points that the column of the metric `name` marks, by the rule of `bold_rule`.
 
-        With a point, all points of a better mean are marked. If all points would be marked, none is.
+        With a point, all points of its level that were compared with the best and have a better mean are marked.
         """
+        return self._marks(name).best
+
+    def not_compared(self, name: str) -> set[int]:
+        """Return the indices of the points that were not compared with the best of their level, though others were."""
+        return self._marks(name).unknown
+
+    def _marks(self, name: str) -> RowMarks:
+        if name not in MORE | LESS:
+            return NO_MARKS
         means = {index: each.mean for index, each in enumerate(self._estimates(name)) if each is not None}
-        if len(means) < 2 or name not in MORE | LESS:
-            return set()
+        shown = {index: number(name, mean) for index, mean in means.items()}
+        found = self.found(name)
         ranked = sorted(means, key=lambda index: means[index], reverse=name in MORE)
-        near = [{id(each.first), id(each.second)} for each in self.found(name) if not each.holds]
-        marked = {number(name, means[ranked[0]])}
-        for index in ranked[1:]:
-            shown = number(name, means[index])
-            if shown not in marked and {id(self.points[index]), id(self.points[ranked[0]])} not in near:
-                break
-            marked.add(shown)
-        found = {index for index in means if number(name, means[index]) in marked}
-        return found if len(found) < len(means) else set()
+        levels = [[index for index in ranked if index in level] for level in levels_of(self.points)]
+        rivals = [level for level in levels if len(level) > 1]
+        told = [marks_of(level, shown, differing(self.points, level[0], found)) for level in rivals]
+        best = {index for each in told for index in each.best}
+        everywhere = len(best) == sum(map(len, rivals))
+        return NO_MARKS if everywhere else RowMarks(best, {index for each in told for index in each.unknown})
 
     def markdown(self) -> str:
         """Return the table in Markdown, with its legend and the differences."""
-        rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**"))
+        rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**", " †"))
         table = markdown_table([*self._varied(), "runs", *map(words, self.names)], rows)
         lines = [self._sentence(each) for name in self.names for each in self.found(name) if each.tested or each.holds]
         pairs = "\n".join(f"- {line}" for line in lines) or self._why_none()
         same = "".join(f"- {line}\n" for line in self.alike())
-        notes = "".join(f"{line}\n" for line in self._notes())
+        bold = [f"{bold_rule(self.points)} {DETAILS}."] if self._has_bold() else []
+        notes = "".join(f"{line}\n" for line in [*bold, *self._notes()])
         return f"{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
+
+    def _has_bold(self) -> bool:
+        """Return whether the table marks anything."""
+        return any(self.best(name) for name in self.names)
 
     def _why_none(self) -> str:
         if any(self.found(name) for name in self.names):
@@ -129,26 +131,36 @@ class SweepTable:
         )
 
     def latex(self, title: str) -> str:
-        r"""Return the table in LaTeX (`booktabs`), with the best points in bold and `title` in its caption."""
-        rows = list(self._tex_rows())
+        r"""Return the table in LaTeX (`booktabs`), with the best points in bold and `title` in its caption.
+
+        The caption is short. A comment above the table has the whole rules, and a line below it explains columns.
+        """
+        body = "".join(f"  {row} \\\\\n" for row in self._tex_rows())
         heading = " & ".join([*map(tex, self._varied_words()), "runs", *(tex(words(name)) for name in self.names)])
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
-        below = ", below it the 95\\% confidence interval of the mean" if len(rows) > len(self.points) else ""
-        caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds{below}. {BOLD}. What differs does so by a "
-        caption += "paired two-sided $t$-test over seeds, corrected by Holm over all tested pairs of a column, at "
-        caption += f"{tex(f'{LEVEL:.0%}')}, or in every run."
-        caption += "".join(f" {tex(line)}" for line in self._notes())
-        body = "".join(f"  {row} \\\\\n" for row in rows)
+        bold = [bold_rule(self.points)] if self._has_bold() else []
+        rules = "".join(f"% {line}.\n" for line in (DETAILS, TEST) if bold)
+        below = tex(" ".join(self._notes()))
+        notes = f"  \\par\\smallskip {{\\footnotesize {below}}}\n" if below else ""
         return (
-            "% \\usepackage{booktabs}\n\\begin{table}\n  \\centering\n"
-            f"  \\caption{{{caption}}}\n  \\label{{tab:{_label_of(title)}}}\n"
+            f"% \\usepackage{{booktabs}}\n{rules}\\begin{{table}}\n  \\centering\n"
+            f"  \\caption{{{tex(' '.join([self._caption(title), *bold]))}}}\n  \\label{{tab:{_label_of(title)}}}\n"
             f"  \\begin{{tabular}}{{{columns}}}\n  \\toprule\n  {heading} \\\\\n  \\midrule\n"
-            f"{body}  \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n"
+            f"{body}  \\bottomrule\n  \\end{{tabular}}\n{notes}\\end{{table}}\n"
         )
+
+    def _caption(self, title: str) -> str:
+        """Return the first sentence of the caption: what the table has, and over how many seeds."""
+        found = [(point, name, self._estimates(name)[i]) for i, point in enumerate(self.points) for name in self.names]
+        counts = {each.cells for _, _, each in found if each is not None} or {0}
+        seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
+        parts = [self._parts(*each) for each in found]
+        deviation, interval = any(each[1] for each in parts), any(each[2] for each in parts)
+        return caption_start(self.names, title, seeds, deviation=deviation, interval=interval)
 
     def _tex_rows(self) -> Iterator[str]:
         """Yield the row of each point for LaTeX, followed by one with the intervals of its means if there are some."""
-        for index, (label, cells) in enumerate(self._rows(_in_tex, "\\textbf{{{}}}")):
+        for index, (label, cells) in enumerate(self._rows(_in_tex, "\\textbf{{{}}}", "$^\\dagger$")):
             yield " & ".join([*map(tex, label), *cells])
             point = self.points[index]
             found = [self._parts(point, name, self._estimates(name)[index])[2] for name in self.names]
@@ -211,17 +223,19 @@ class SweepTable:
         values = [value for _, value in point.values]
         return [point.case or "-", *values] if "case" in self._varied() else values
 
-    def _rows(self, write: Callable[[str, str, str], str], bold: str) -> Iterator[tuple[list[str], list[str]]]:
+    def _rows(self, write: Callable[[str, str, str], str], *marks: str) -> Iterator[tuple[list[str], list[str]]]:
         """Yield each point's label, and its row: the number of runs, and each metric as formatted by `write`.
 
-        The best values are put into the format `bold`.
+        `marks` are the format of the best values, and what follows those that were not compared with the best.
         """
+        bold, unknown = marks
+        told = {name: self._marks(name) for name in self.names}
         for index, point in enumerate(self.points):
             found = {name: self._estimates(name)[index] for name in self.names}
-            cells = [write(*self._parts(point, name, each)) for name, each in found.items()]
-            best = [index in self.best(name) for name in found]
-            marked = [bold.format(cell) if is_best else cell for cell, is_best in zip(cells, best, strict=True)]
-            yield self._label(point), [runs(point, list(found.values())), *marked]
+            cells = [(name, write(*self._parts(point, name, each))) for name, each in found.items()]
+            marked = [bold.format(cell) if index in told[name].best else cell for name, cell in cells]
+            shown = [cell + unknown * (index in told[name].unknown) for name, cell in zip(told, marked, strict=True)]
+            yield self._label(point), [runs(point, list(found.values())), *shown]
 
     def _parts(self, point: GridPoint, name: str, found: Estimate | None) -> tuple[str, str, str]:
         """Return the mean, deviation and interval of the metric `name` at a point, as text.
@@ -231,16 +245,14 @@ class SweepTable:
         if found is None:
             return "-", "", ""
         spread = deviation_of(point, name)
-        if spread == 0 and found.low == found.high:  # the same in every run
+        if not spread and found.low == found.high:  # the same in every run, or a single run
             return number(name, found.mean), "", ""
         deviation = "" if spread is None or name in self.logs else number(name, spread)
         return number(name, found.mean), deviation, f"{number(name, found.low)} to {number(name, found.high)}"
 
     def _notes(self) -> list[str]:
-        """Return the sentences below the table that explain single columns."""
-        logs = [words(name) for name in self.names if name in self.logs]
-        notes = [f"Of {' and '.join(logs)} the geometric mean, without a deviation."] if logs else []
-        return ["Test accuracy is that of the average model."] * ("test_accuracy" in self.names) + notes
+        """Return the sentences below the table that explain single columns and marks."""
+        return [*column_notes(self.names, self.logs), *[DAGGER] * any(map(self.not_compared, self.names))]
 
     def _sentence(self, each: PairedDifference) -> str:
         """Return the difference between two points in a metric, and whether it is significant, as a sentence."""
