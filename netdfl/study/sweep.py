@@ -23,7 +23,6 @@ from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.checking import checked_grids, first_seed
 from netdfl.study.figure_files import names_of, remove, stems_of
 from netdfl.study.labels import labels_of, shortened
-from netdfl.study.outcome import WARNED
 from netdfl.study.plan import Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
 from netdfl.study.plots import is_word
 from netdfl.study.progress import FILE, StudyPlan, StudyState
@@ -32,6 +31,7 @@ from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
+from netdfl.study.warned import warnings_of
 
 SHOWN = (
     "test_accuracy",
@@ -214,14 +214,15 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
     labels = labels_of(point.values for point in points)
     points = [point._replace(values=shortened(point.values, labels)) for point in points]
     names = _worth_showing(points, plan.figures)
-    _write_tables(SweepTable(points, names, LOGS), plan.name, out, console)
     called = [replace(each, cell=replace(each.cell, values=shortened(each.cell.values, labels))) for each in ran]
+    warned = warnings_of(called)
+    _write_tables(SweepTable(points, names, LOGS, warned), plan.name, out, console)
     undrawn = _draw(called, points, plan, out / "figures")
     for drawn in undrawn if not plan.learning else ():
         console.print(f"figure {drawn.y} by {drawn.x} is not drawn: the runs have nothing to show", markup=False)
-    for kind in WARNED:
-        if of := sum(bool(value) for point in points for value in point.figures.get(kind, ())):
-            console.print(f"{of} of {len(ran)} cells {kind}: see {kind} in {out / 'cells.csv'}", markup=False)
+    if warned:
+        lines = "".join(f"\n- {each}" for each in warned)
+        console.print(f"before you read the figures:{lines}", markup=False, highlight=False)
     num_failed = sum(each.failed for each in ran)
     written = "tables and figures" if (out / "figures").is_dir() else "tables"
     console.print(f"{len(ran)} cells, {num_failed} failed; {written} in {out}", markup=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
 from netdfl.study.rivals import NO_MARKS, RowMarks, differing, levels_of, marks_of
 from netdfl.study.summary import (
+    LEAST,
     NOISE,
     Estimate,
     GridPoint,
@@ -40,6 +42,8 @@ keeps its models closer.
 """
 COUNTED = {*SHARES, "bytes_sent", "rounds"}
 """Metrics that are often equal for different methods, so that equal ones do not show that two are the same."""
+MOST_OPEN = 8
+"""The most differences that do not hold of which the terminal lists each."""
 _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
 _SPECIAL |= {
     "±": r"$\pm$",
@@ -59,11 +63,13 @@ class SweepTable:
         points: the points of the grid, one row each.
         names: the metrics, one column each.
         logs: the metrics that are averaged by their logarithm.
+        warned: what a reader has to know before the figures, as sentences.
     """
 
     points: Sequence[GridPoint]
     names: Sequence[str]
     logs: frozenset[str]
+    warned: Sequence[str] = ()
 
     def found(self, name: str) -> list[PairedDifference]:
         """Return the differences between points in the metric `name`, with the results of their tests."""
@@ -103,7 +109,9 @@ class SweepTable:
         same = "".join(f"- {line}\n" for line in self.alike())
         bold = [f"{bold_rule(self.points)} {DETAILS}."] if self._has_bold() else []
         notes = "".join(f"{line}\n" for line in [*bold, *self._notes()])
-        return f"{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
+        warned = "".join(f"- {each}\n" for each in self.warned)
+        head = f"Before the figures:\n\n{warned}\n" if warned else ""
+        return f"{head}{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
 
     def _has_bold(self) -> bool:
         """Return whether the table marks anything."""
@@ -181,7 +189,7 @@ class SweepTable:
                 writer.writerow([each.figure, *ends, each.seeds, *numbers, each.holds])
 
     def show(self, title: str, console: Console) -> None:
-        """Print one table for each metric, and below it the significant differences."""
+        """Print one table for each metric, and below it the differences."""
         for line in self.alike():
             console.print(f"note: {line}", markup=False, highlight=False)
         for name in self.names:
@@ -195,16 +203,33 @@ class SweepTable:
                 console.print(line, markup=False, highlight=False)
 
     def _told(self, name: str) -> list[str]:
-        """Return a sentence for each significant difference in a metric; if none is, a sentence that says so."""
+        """Return a sentence for each significant difference in a metric, and what there is of others.
+
+        Of more than `MOST_OPEN` others only their number and the largest is told.
+        """
         found = self.found(name)
-        held, tested = [each for each in found if each.holds], [each for each in found if each.tested]
-        if held or not tested:
-            return [self._sentence(each) for each in held]
-        none = "the difference does not hold" if len(tested) == 1 else f"none of {len(tested)} differences holds"
-        nearest = min(tested, key=lambda each: each.p_holm)
-        has_interval = nearest.comparisons > 1 and not self._noise(nearest)
-        alone = ", an interval of this pair alone" if has_interval else ""
-        return [f"{words(name)}: {none}; the nearest is {self._size(nearest)}{alone}, {_probability(nearest)}"]
+        others = [each for each in found if each.tested and not each.holds]
+        lines = [self._sentence(each) for each in found if each.holds]
+        if len(others) <= MOST_OPEN:
+            lines += map(self._sentence, others)
+        else:
+            largest = max(others, key=self._extent)
+            size = f"the largest is {self._size(largest)}, {_probability(largest)}"
+            lines.append(f"{words(name)}: {len(others)} differences do not hold; {size}")
+        if any(self._seems_to_hold(each) for each in others):
+            lines.append(
+                f"an interval is that of its pair alone; p is corrected for {others[0].comparisons} comparisons"
+            )
+        return lines
+
+    def _extent(self, each: PairedDifference) -> float:
+        """Return the size of a difference without its sign, for the logarithm where a metric is averaged by it."""
+        return abs(math.log(max(each.mean, LEAST))) if each.figure in self.logs else abs(each.mean)
+
+    def _seems_to_hold(self, each: PairedDifference) -> bool:
+        """Return whether the printed interval of a difference that does not hold excludes that there is none."""
+        none = 1.0 if each.figure in self.logs else 0.0
+        return not self._noise(each) and not each.low <= none <= each.high
 
     def _estimates(self, name: str) -> list[Estimate | None]:
         return [estimates(point, name, log=name in self.logs) for point in self.points]

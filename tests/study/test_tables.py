@@ -203,10 +203,11 @@ def test_an_interval_and_a_corrected_p_do_not_seem_to_contradict_each_other() ->
     nearest = min(table.found("test_accuracy"), key=lambda each: each.p)
     assert nearest.low > 0
     assert nearest.p < 0.05 < nearest.p_holm
-    said = io.StringIO()
-    table.show("a", Console(file=said, width=300))
     once = f"p {nearest.p:.2g}, corrected for 3 comparisons {nearest.p_holm:.2g}"
-    assert f"), an interval of this pair alone, {once}\n" in said.getvalue()
+    text = said_by(table)
+    assert (
+        f"), {once}: does not hold\nan interval is that of its pair alone; p is corrected for 3 comparisons\n" in text
+    )
     assert f"{once}: does not hold" in table.markdown()
     assert "An interval is that of its pair alone, without this correction." in table.markdown()
 
@@ -262,19 +263,39 @@ def test_a_row_says_which_key_has_its_value(values: tuple[tuple[str, str], ...],
     assert name_of("case", values) == f"case, {name}"
 
 
-def test_the_terminal_says_of_the_first_figure_what_holds_or_that_nothing_does() -> None:
+def said_by(table: SweepTable) -> str:
+    """What the terminal has of a table."""
     said = io.StringIO()
+    table.show("a", Console(file=said, width=300))
+    return said.getvalue()
+
+
+def test_the_terminal_says_of_each_figure_what_holds_and_what_does_not() -> None:
     points = [
         each._replace(
             figures={"test_accuracy": (0.5,) * 4, "bytes_sent": (1e6, 2e6, 3e6, 4e6)},
             by_seed={seed: {"test_accuracy": found, "bytes_sent": 1e6} for seed, found in enumerate(values)},
         )
-        for each, values in zip(POINTS[1:], (BETTER, SAME), strict=True)
+        for each, values in zip(POINTS, (WORSE, BETTER, SAME), strict=True)
     ]
-    SweepTable(points, ["test_accuracy", "bytes_sent"], frozenset()).show("a", Console(file=said, width=200))
-    first, _, rest = said.getvalue().partition("a: bytes sent")
-    assert "test accuracy: the difference does not hold; the nearest is same_method against new_method: +0.0" in first
+    first, _, rest = said_by(SweepTable(points, ["test_accuracy", "bytes_sent"], frozenset())).partition(
+        "a: bytes sent"
+    )
+    told = [line for line in first.splitlines() if "against" in line]
+    assert [line.endswith(": holds") for line in told] == [True, True, False]
+    assert told[2].startswith("test accuracy, same_method against new_method: +0.0 points (")
+    assert told[2].endswith(": does not hold")
     assert "against" not in rest
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_of_many_differences_that_do_not_hold_the_terminal_has_number_and_largest(log: bool) -> None:
+    """Of five points ten pairs are compared; the largest difference is between the first and the last one."""
+    points = [point(f"m{n}", [0.5 + n * 0.1 / (1 + seed) * (-1) ** seed for seed in range(4)]) for n in range(5)]
+    told = said_by(SweepTable(points, ["test_accuracy"], frozenset(["test_accuracy"] * log)))
+    assert told.count("does not hold") == 0
+    assert "test accuracy: 10 differences do not hold; the largest is m4 against m0: " in told
+    assert said_by(SweepTable(points[:4], ["test_accuracy"], frozenset())).count("does not hold") == 6
 
 
 def test_bytes_have_their_unit_on_the_axis(tmp_path: Path) -> None:

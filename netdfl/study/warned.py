@@ -1,0 +1,41 @@
+"""What a reader of a sweep has to know before its figures: the warnings of its runs, each kind once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netdfl.study.cells import CellResult
+from netdfl.study.plots import name_of
+
+MOST_NAMED = 3
+"""The most combinations that a sentence names."""
+
+
+def warnings_of(ran: Sequence[CellResult]) -> list[str]:
+    """Return a sentence for each kind of warning in the results of runs.
+
+    It has the number of runs that warn, the combinations of which the largest share does, and the text of one run.
+    """
+    done = [each for each in ran if not each.failed]
+    texts: dict[str, dict[int, str]] = {}
+    for place, each in enumerate(done):
+        for told in (each.result or {}).get("warnings", ()):
+            texts.setdefault(told["kind"], {}).setdefault(place, told["text"])
+    return [_sentence(kind, found, done) for kind, found in texts.items()]
+
+
+def _sentence(kind: str, texts: dict[int, str], done: Sequence[CellResult]) -> str:
+    """Return the sentence on a kind of warning; `texts` has the words of runs that warn, by place in `done`."""
+    groups: dict[str, list[int]] = {}
+    for place, each in enumerate(done):
+        groups.setdefault(name_of(each.cell.case, each.cell.values), []).append(place)
+    shares = {name: sum(place in texts for place in places) / len(places) for name, places in groups.items()}
+    most = [name for name, share in shares.items() if share == max(shares.values())]
+    where = "" if len(most) == len(groups) else f", most in {_named(most)} ({max(shares.values()):.0%} of the runs)"
+    example = next(texts[place] for place in groups[most[0]] if place in texts)
+    return f"{kind} in {len(texts)} of {len(done)} runs{where}; one of them: {example}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return "; ".join(names[:MOST_NAMED]) + more

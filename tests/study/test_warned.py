@@ -1,0 +1,79 @@
+"""What a sweep says before its figures: each kind of warning once, with how many runs have it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from netdfl.study.cells import CellResult
+from netdfl.study.plan import Cell
+from netdfl.study.sweep import sweep
+from netdfl.study.tables import SweepTable
+from netdfl.study.warned import warnings_of
+
+LOSSY = """
+schema: netdfl/1
+name: lossy
+nodes: 4
+rounds: 4
+world: simulated
+task: {kind: quadratic, dim: 2}
+algorithm: {name: dpsgd, lr: 0.1}
+topology: ring
+wait: {deadline: 30ms}
+links: {default: {latency: 5ms}}
+"""
+
+
+def ran(method: str, loss: str, seed: int, *kinds: str) -> CellResult:
+    """A run with warnings of these kinds, whose texts name method and seed."""
+    warnings = [{"kind": kind, "text": f"{kind} of {method}, seed {seed}"} for kind in kinds]
+    values = (("algorithm.name", method), ("links.default.loss", loss))
+    return CellResult(Cell("", values, seed, ()), Path("unused"), 0, {"warnings": warnings})
+
+
+def test_each_kind_is_told_once_with_the_combinations_of_which_most_runs_have_it() -> None:
+    runs = [ran(method, loss, seed) for method in "ab" for loss in ("0", "1") for seed in (0, 1)]
+    assert warnings_of(runs) == []
+    runs[1], runs[2], runs[3] = (
+        ran("a", "0", 1, "timeouts"),
+        *(ran("a", "1", s, "timeouts", "diverged") for s in (0, 1)),
+    )
+    assert warnings_of(runs) == [
+        "timeouts in 3 of 8 runs, most in a, loss=1 (100% of the runs); one of them: timeouts of a, seed 0",
+        "diverged in 2 of 8 runs, most in a, loss=1 (100% of the runs); one of them: diverged of a, seed 0",
+    ]
+
+
+def test_where_all_combinations_warn_alike_none_is_named() -> None:
+    runs = [ran(method, "0", 0, "timeouts") for method in "abcde"]
+    assert warnings_of(runs) == ["timeouts in 5 of 5 runs; one of them: timeouts of a, seed 0"]
+    (told,) = warnings_of([*runs, ran("f", "0", 0)])
+    assert "most in a, loss=0; b, loss=0; c, loss=0 and 2 more (100% of the runs)" in told
+
+
+def test_runs_without_a_result_are_not_counted() -> None:
+    failed = CellResult(Cell("", (), 1, ()), Path("unused"), 2, None)
+    assert warnings_of([failed]) == []
+    (told,) = warnings_of([ran("a", "0", 0, "timeouts"), failed])
+    assert told.startswith("timeouts in 1 of 1 runs; ")
+
+
+def test_a_table_begins_with_what_has_to_be_known() -> None:
+    assert (
+        SweepTable([], [], frozenset(), ["a in 1 of 2 runs"])
+        .markdown()
+        .startswith("Before the figures:\n\n- a in 1 of 2 runs\n\n| case |")
+    )
+
+
+def test_a_sweep_ends_with_the_warnings_of_its_runs(tmp_path: Path) -> None:
+    (tmp_path / "lossy.yaml").write_text(LOSSY)
+    said = io.StringIO()
+    vary = ["links.default.loss=0,0.9"]
+    assert sweep(tmp_path / "lossy.yaml", vary, out=tmp_path, seeds=1, console=Console(file=said, width=300)) == 0
+    told = "- timeouts in 1 of 2 runs, most in loss=0.9 (100% of the runs); one of them: deadlines ended"
+    assert f"before you read the figures:\n{told}" in said.getvalue()
+    assert (tmp_path / "lossy" / "table.md").read_text().startswith(f"Before the figures:\n\n{told}")
