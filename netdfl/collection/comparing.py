@@ -15,11 +15,13 @@ class RunComparison(TypedDict):
 
     Attributes:
         runs: the names of the runs.
+        warnings: what a reader has to know before the figures of each run, if there is something.
         figures: for each column of a list of runs, the value of each run.
         differences: for each key in which the scenarios differ, the value of each run.
     """
 
     runs: list[str]
+    warnings: dict[str, list[str]]
     figures: dict[str, dict[str, Value]]
     differences: dict[str, dict[str, Value]]
 
@@ -31,6 +33,7 @@ def compare(runs: Mapping[str, Path]) -> RunComparison:
     columns = ("started", "verdict", *FACTS)
     return {
         "runs": list(rows),
+        "warnings": {name: list(row.warnings) for name, row in rows.items() if row.warnings},
         "figures": {name: _of(rows, name) for name in columns if any(v is not None for v in _of(rows, name).values())},
         "differences": {key: _of(rows, key) for key in keys if key not in columns},
     }

@@ -23,7 +23,10 @@ Value: TypeAlias = str | float | None
 Facts: TypeAlias = Mapping[str, Value]
 NAMED = "runs"
 """The folder beside a sweep's runs that has a link with a readable name to each of them."""
-FACTS = ("name", "world", "algorithm", "nodes", "rounds", "seed", "accuracy", "loss", "error", "nbytes", "duration_s")
+SETTINGS = ("name", "world", "algorithm", "nodes", "rounds", "seed")
+DURATIONS = ("duration_s", "virtual_duration_s")
+"""Columns in seconds: real ones, and those of the clock of a simulated run."""
+FACTS = (*SETTINGS, "accuracy", "loss", "error", "nbytes", *DURATIONS)
 COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note", "reasons")
 """The columns of a row, beside the keys of its scenario."""
 OTHER_NAMES = {
@@ -36,7 +39,7 @@ OTHER_NAMES = {
     "why": "reasons",
 }
 MOST_REASONS, MOST_REASON = 10, 1000
-"""The most reasons of a verdict that a row has, and the most letters of each."""
+"""The most reasons of a verdict, and warnings, that a row has, and the most letters of each."""
 _STAMP = re.compile(r"(\d{8}T\d{6})Z-")
 
 
@@ -51,6 +54,7 @@ class RunRow:
         state: `finished`, `running`, `ended` (without a result) or `damaged`.
         verdict: the verdict, or words in place of one.
         reasons: the reasons of the verdict, such as the sentence of a stall.
+        warnings: what a reader has to know before the figures.
         wrong: the reason why the run can't be read; empty if it can.
         facts: the metrics of the run, and its main settings, by column.
         rounds_done: the rounds that an unfinished run has done; None if they are not known.
@@ -65,6 +69,7 @@ class RunRow:
     state: str
     verdict: str
     reasons: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     wrong: str = ""
     facts: Facts = field(default_factory=dict)
     rounds_done: float | None = None
@@ -94,7 +99,8 @@ class RunRow:
         done = {} if self.rounds_done is None else {"rounds_done": self.rounds_done}
         own = {"own_tags": list(self.labels.tags), "note": self.labels.note, "archived": self.labels.archived}
         told = {name: getattr(self, name) for name in ("place", "started", "state", "verdict")}
-        return {**self.facts, **told, **wrong, **done, **own, "tags": list(self.tags), "reasons": list(self.reasons)}
+        lists = {name: list(getattr(self, name)) for name in ("tags", "reasons", "warnings")}
+        return {**self.facts, **told, **wrong, **done, **own, **lists}
 
 
 def read_row(path: Path, root: Path) -> RunRow:
@@ -184,12 +190,14 @@ def _of_result(path: Path, mtime_ns: int, size: int) -> Mapping[str, Any]:
         accuracy = result["test_accuracy"]["average_model"]["last"]
         texts = {"name": str(result["scenario"]), **{name: str(result[name]) for name in ("world", "algorithm")}}
         numbers = {name: _number(result[name]) for name in ("nodes", "rounds", "seed", "duration_s")}
+        numbers |= {"virtual_duration_s": _number(result.get("virtual_duration_s"))}
         numbers |= {"accuracy": _number(accuracy), "loss": _number(result["test_loss"])}
         numbers |= {"error": _number(result.get("error")), "nbytes": _number(result["bytes_sent"])}
         return {
             "state": "finished",
             "verdict": str(result["verdict"]),
             "reasons": [str(reason)[:MOST_REASON] for reason in result.get("reasons", ())][:MOST_REASONS],
+            "warnings": [str(each["text"])[:MOST_REASON] for each in result.get("warnings", ())][:MOST_REASONS],
             "facts": {**texts, **numbers},
             "tags": [str(tag) for tag in result.get("tags", ())][:20],
         }

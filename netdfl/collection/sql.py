@@ -51,6 +51,7 @@ RUNS: Mapping[str, str] = {
     "error": "DOUBLE",
     "nbytes": "BIGINT",
     "duration_s": "DOUBLE",
+    "virtual_duration_s": "DOUBLE",
     "tags": "VARCHAR[]",
     "note": "VARCHAR",
     "archived": "BOOLEAN",

@@ -11,13 +11,14 @@ from typing import TextIO
 
 from netdfl.collection.comparing import RunComparison
 from netdfl.collection.listing import COUNTED, RunList
-from netdfl.collection.rows import RunRow, Value
+from netdfl.collection.rows import SETTINGS, RunRow, Value
 from netdfl.collection.sql import QueryResult
 from netdfl.core.units import format_bytes
 
 USUAL = ("started", "place", "verdict", "accuracy", "error", "nbytes")
 WHERE_DIFFERENT = ("algorithm", "world", "nodes", "rounds")
 """Columns that a list has only if its runs differ in them."""
+SAME = "their scenarios are the same, the seed too"
 MOST_NAMED = 12
 """The most further differing keys that are named below a list."""
 MOST_PRINTED = 1000
@@ -35,7 +36,7 @@ def said(column: str, value: Value) -> str:
             return f"{100 * value:.1f}%"
         case "nbytes":
             return format_bytes(value)
-        case "duration_s":
+        case "duration_s" | "virtual_duration_s":
             return f"{value:.3g} s"
         case _:
             return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -95,6 +96,7 @@ def show_lines(row: RunRow) -> list[str]:
     own = [("tags", ", ".join(row.tags)), ("note", labels.note), ("archived", "yes" if labels.archived else "")]
     head = [("run", str(row.path)), ("started", f"{row.started} UTC"), ("verdict", row.verdict)]
     head += [*(("reason", reason) for reason in row.reasons), ("wrong", row.wrong)]
+    head += [("warning", warning) for warning in row.warnings]
     pairs = [(name, text) for name, text in [*head, *facts, *own] if text]
     return [*grid_of_pairs(pairs), "", *grid_of_pairs(list(row.keys.items()))]
 
@@ -113,8 +115,19 @@ def compared_lines(found: RunComparison) -> list[str]:
         [key, *(said(key, of[run]) for run in found["runs"])]
         for key, of in [*found["figures"].items(), *found["differences"].items()]
     ]
-    none = [] if found["differences"] else ["their scenarios are the same"]
-    return [*told, "", *grid(["", *names], rows), *none]
+    warned = [
+        f"{name} warning: {text}"
+        for name, run in zip(names, found["runs"], strict=True)
+        for text in found["warnings"].get(run, ())
+    ]
+    return [*told, *warned, "", *grid(["", *names], rows), *([] if found["differences"] else [_sameness(found)])]
+
+
+def _sameness(found: RunComparison) -> str:
+    """Return what runs whose scenarios differ in no key beside the columns have in common, as a sentence."""
+    apart = {name: list(dict.fromkeys(of.values())) for name in SETTINGS if (of := found["figures"].get(name))}
+    told = [f"the {name}: {', '.join(said(name, x) for x in values)}" for name, values in apart.items() if values[1:]]
+    return f"their scenarios are the same but for {'; '.join(told)}" if told else SAME
 
 
 def write_answer(found: QueryResult, form: str, to: TextIO) -> None:

@@ -131,9 +131,32 @@ def test_compare_sets_figures_and_keys_side_by_side(three: Path) -> None:
     assert (rows["error"], rows["verdict"]) == (["0.5", "0.75"], ["fail", "done"])
     assert rows["links.default.latency.delay"] == ["5ms", "8ms"]
     same = json.loads(typed("runs", "compare", three / "a", three / "a/../a", "--format", "json"))
-    assert same["differences"] == {}
+    assert (same["differences"], same["warnings"]) == ({}, {})
     with pytest.raises(InputError, match="a comparison takes two runs or more"):
         typed("runs", "compare", three / "a")
+
+
+def test_runs_that_differ_by_no_key_say_by_what_they_differ(plant: Plant) -> None:
+    runs = [plant("first"), plant("second", seed=7), plant("third", seed=8, nodes=9)]
+
+    def told(*compared: Path) -> str:
+        return typed("runs", "compare", *compared).splitlines()[-1]
+
+    assert told(*runs[:2]) == "their scenarios are the same but for the seed: 3, 7"
+    assert told(*runs) == "their scenarios are the same but for the nodes: 4, 9; the seed: 3, 7, 8"
+    assert told(runs[0], runs[0] / "../first") == "their scenarios are the same, the seed too"
+
+
+def test_show_and_compare_have_warnings_and_the_virtual_duration(plant: Plant) -> None:
+    warnings = [{"kind": "timeouts", "text": "deadlines ended 67 of 160 waits (42%)"}]
+    first, second = plant("first", warnings=warnings, virtual_duration_s=4.76), plant("second", virtual_duration_s=1.4)
+    shown = dict(line.split(maxsplit=1) for line in typed("runs", "show", first).splitlines() if line)
+    assert (shown["warning"], shown["virtual_duration_s"]) == ("deadlines ended 67 of 160 waits (42%)", "4.76 s")
+    lines = typed("runs", "compare", first, second).splitlines()
+    assert lines[2] == "[1] warning: deadlines ended 67 of 160 waits (42%)"
+    assert "virtual_duration_s  4.76 s" in "\n".join(lines)
+    found = json.loads(typed("runs", "show", second, "--format", "json"))
+    assert (found["warnings"], found["virtual_duration_s"]) == ([], 1.4)
 
 
 def test_query_answers_in_each_form(three: Path, tmp_path: Path) -> None:
