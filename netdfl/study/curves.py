@@ -19,11 +19,15 @@ from netdfl.record.log_axis import label_logs
 from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult
 from netdfl.study.outcome import AVERAGE, EACH, is_of_models, rows
-from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame, save
+from netdfl.study.plots import COLORS, MARKERS, NOTE_COLOR, NOTE_SIZE, name_of, name_y, open_frame, save
+from netdfl.study.rivals import level_of, rival_key, rival_of
 
 FLEET = -1
-STROKES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
+Stroke = str | tuple[int, tuple[float, ...]]
+STROKES: tuple[Stroke, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 """Patterns of dashes for lines, used in turn, so that a line stays visible below another one."""
+MOST_BANDS = 3
+"""The most lines of a plot that have bands; of more, bands lie over each other."""
 Recorded = Mapping[tuple[int, int], float | None]
 """A recorded metric by round and node, or by round and FLEET; None where its value was not finite."""
 
@@ -95,23 +99,66 @@ def _deaths(path: Path) -> list[int]:
 def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> bool:
     """Draw a metric over rounds to `path`; return whether there was something to draw.
 
-    Equal curves are drawn once; a cross marks a curve that ends early.
+    Equal curves are drawn once, and bands only with at most `MOST_BANDS` of them; a note below says what they are. A
+    cross marks a curve that ends early.
     """
-    figure, axes = _canvas(drawn, _whose(ran, drawn.y))
-    curves = {name: curve_of(cells, drawn.y) for name, cells in by_line(ran).items()}
-    looks = dict(zip(curves, zip(cycle(COLORS), cycle(STROKES), strict=False), strict=False))
-    for curve, names in together(curves).items():
+    of_nodes = _is_of_nodes(ran, drawn.y)
+    figure, axes = _canvas(drawn, _whose(drawn.y, of_nodes=of_nodes))
+    lines = by_line(ran)
+    curves = {name: curve_of(cells, drawn.y) for name, cells in lines.items()}
+    looks, distinct = looks_of(lines), together(curves)
+    for curve, names in distinct.items():
         color, stroke = looks[names[0]]
         label = "all cases" if len(names) == len(curves) > 1 else "\n".join(names)
-        axes.fill_between(curve.rounds, curve.low, curve.high, color=color, alpha=0.07, lw=0)
-        for edge in (curve.low, curve.high):
-            axes.plot(curve.rounds, edge, lw=0.8, color=color, alpha=0.7, linestyle=stroke)
+        if len(distinct) <= MOST_BANDS:
+            _draw_range(axes, curve, color, stroke)
         axes.plot(curve.rounds, curve.middle, label=label, lw=1.9, color=color, linestyle=stroke)
         if not curve.whole:
             axes.plot(curve.rounds[-1:], curve.middle[-1:], marker="x", ms=9, mew=2.2, color=color)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
+    seeds = max(map(len, lines.values()), default=0)
+    note = band_note("median", "from the lowest to the highest", len(distinct), seeds, nodes=of_nodes)
+    figure.supxlabel(note, fontsize=NOTE_SIZE, color=NOTE_COLOR)
     return _save(figure, path)
+
+
+def band_note(middle: str, band: str, num_lines: int, num_seeds: int, *, nodes: bool = False) -> str:
+    """Return the note of a plot on its lines and bands: what they are, and over what.
+
+    It says where bands are left out, as there are too many lines. With `nodes`, values are those of nodes.
+    """
+    if num_seeds < 2 and not nodes:
+        return "line: one seed"
+    seeds = f"{num_seeds} seeds" if num_seeds > 1 else "one seed"
+    line = f"line: the {middle} over {'nodes and ' * nodes}{seeds}"
+    return f"{line}; band: {band}" if num_lines <= MOST_BANDS else f"{line}; no bands, as there are {num_lines} lines"
+
+
+def _draw_range(axes: Axes, curve: MetricCurve, color: str, stroke: Stroke) -> None:
+    axes.fill_between(curve.rounds, curve.low, curve.high, color=color, alpha=0.07, lw=0)
+    for edge in (curve.low, curve.high):
+        axes.plot(curve.rounds, edge, lw=0.8, color=color, alpha=0.7, linestyle=stroke)
+
+
+def looks_of(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, tuple[str, Stroke]]:
+    """Return the color and dashes of each line: a color for each method, dashes for each level of what else varies.
+
+    Where nothing else varies, or there are too many methods or levels, both are used in turn.
+    """
+    places = {name: (cells[0].cell.case, cells[0].cell.values) for name, cells in lines.items()}
+    key = rival_key(places.values())
+    colors = list(dict.fromkeys(rival_of(place, key) for place in places.values()))
+    strokes = list(dict.fromkeys(level_of(place, key) for place in places.values()))
+    if len(colors) > len(COLORS) or not 1 < len(strokes) <= len(STROKES):
+        return {
+            name: (COLORS[i % len(COLORS)], STROKES[(i + i // len(COLORS)) % len(STROKES)])
+            for i, name in enumerate(lines)
+        }
+    return {
+        name: (COLORS[colors.index(rival_of(place, key))], STROKES[strokes.index(level_of(place, key))])
+        for name, place in places.items()
+    }
 
 
 def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
@@ -127,7 +174,7 @@ def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels
 
     Return whether there was something to draw.
     """
-    figure, axes = _canvas(drawn, _whose(ran, drawn.y))
+    figure, axes = _canvas(drawn, _whose(drawn.y, of_nodes=_is_of_nodes(ran, drawn.y)))
     metric, _, lag = drawn.x.partition("@")
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
         found = follows(cells, drawn.y, metric, int(lag))
@@ -180,16 +227,15 @@ def by_line(ran: Sequence[CellResult]) -> dict[str, list[CellResult]]:
     return lines
 
 
-def _whose(ran: Sequence[CellResult], metric: str) -> str:
+def _whose(metric: str, *, of_nodes: bool) -> str:
     """Return the words for the models that a curve shows: the nodes' own if these have the metric, else the average."""
-    of_nodes = (
-        row["node"] is not None
-        for each in ran
-        if not each.failed
-        for row in rows(each.path, "metrics")
-        if row["name"] == metric
-    )
-    return EACH if is_of_models(metric) and any(of_nodes) else AVERAGE
+    return EACH if is_of_models(metric) and of_nodes else AVERAGE
+
+
+def _is_of_nodes(ran: Sequence[CellResult], metric: str) -> bool:
+    """Return whether the nodes of a run recorded a metric each for itself."""
+    found = (rows(each.path, "metrics") for each in ran if not each.failed)
+    return any(row["name"] == metric and row["node"] is not None for of_run in found for row in of_run)
 
 
 def _canvas(drawn: FigureSpec, whose: str = AVERAGE) -> tuple[Figure, Axes]:

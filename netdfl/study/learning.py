@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +13,8 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult
-from netdfl.study.curves import STROKES, by_line, of_fleet, sent
-from netdfl.study.plots import COLORS, columns, name_y, open_frame, save
+from netdfl.study.curves import MOST_BANDS, Stroke, band_note, by_line, looks_of, of_fleet, sent
+from netdfl.study.plots import columns, legend_below, name_y, open_frame, save
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
 GRID = 60
@@ -88,21 +87,25 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
     ncols = columns(lines, width, most=3)
     figure = Figure(figsize=(width, 3.6 + 0.48 * len(lines) / ncols), dpi=130, layout="constrained")
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    looks = looks_of(lines)
     for axes, (name, bands) in zip(row, panels.items(), strict=True):
-        _draw_bands(axes, bands)
+        _draw_bands(axes, bands, looks)
         axes.set_xlabel(name)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
         if "bytes" in name:
             axes.xaxis.set_major_formatter(EngFormatter("B"))
     name_y(row[0], FigureSpec(y=metric, x="round", log=log))
-    handles = row[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=8)
+    seeds = max(map(len, lines.values()))
+    note = band_note(f"{'geometric ' * log}mean", "its 95 % confidence interval", len(lines), seeds)
+    legend_below(figure, ncols, note)
     save(figure, folder / f"{metric}_learning.png")
 
 
-def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand]) -> None:
-    for (name, (at, found)), color, stroke in zip(bands.items(), cycle(COLORS), cycle(STROKES), strict=False):
-        axes.fill_between(at, [e.low for e in found], [e.high for e in found], color=color, alpha=0.18, lw=0)
+def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand], looks: Mapping[str, tuple[str, Stroke]]) -> None:
+    for name, (at, found) in bands.items():
+        color, stroke = looks[name]
+        if len(bands) <= MOST_BANDS:
+            axes.fill_between(at, [e.low for e in found], [e.high for e in found], color=color, alpha=0.18, lw=0)
         axes.plot(at, [e.mean for e in found], label=name, lw=1.6, color=color, linestyle=stroke)
     open_frame(axes)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, PercentFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, PercentFormatter
 
 from netdfl.record.log_axis import label_logs
 from netdfl.scenario.model.study import FigureSpec
@@ -32,6 +33,10 @@ LETTERS, TICK_LETTERS = 13, 9
 """How many letters have room in an inch: of a legend, and of an axis with its margins."""
 BEFORE_NAME = 8
 """The width of what is before a legend's name, in letters."""
+NOTE_SIZE, NOTE_COLOR = 8, "#555555"
+"""How the note on a plot looks, in points and as a color."""
+MOST_TICKS = 8
+"""The most varied values that an axis of numbers has as its ticks, where they don't lie close to each other."""
 PlotLines = dict[str, list[tuple[str, Estimate]]]
 """Lines by name: pairs of a value of x, as text, and an estimate of y."""
 
@@ -73,9 +78,29 @@ def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
     first = canvas.axes[0]
     name_y(first, drawn)
     if names:
-        handles = first.get_legend_handles_labels()
-        canvas.legend(*handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=8)
+        legend_below(canvas, ncols, bar_note(max(len(point.figures.get(drawn.y, ())) for point in points), drawn))
     return canvas
+
+
+def bar_note(num_seeds: int, drawn: FigureSpec) -> str:
+    """Return the note of a plot on its dots and bars: over how many seeds they are."""
+    if num_seeds < 2:
+        return "dot: one seed"
+    return f"dot: the {'geometric ' * drawn.log}mean over {num_seeds} seeds; bar: its 95 % confidence interval"
+
+
+def legend_below(figure: Figure, ncols: int, note: str) -> None:
+    """Put the legend of the figure's first axes below all of them, with a note on what lines, bands or bars are."""
+    legend = figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=ncols,
+        frameon=False,
+        fontsize=NOTE_SIZE,
+        title=note,
+        title_fontsize=NOTE_SIZE,
+    )
+    legend.get_title().set_color(NOTE_COLOR)
 
 
 def columns(names: Iterable[str], width: float, most: int) -> int:
@@ -113,9 +138,20 @@ def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions) -> None:
         )
     if places.labels:
         axes.set_xticks(list(places.at.values()), list(places.at))
+    elif _has_room(places.at.values()):
+        axes.set_xticks(list(places.at.values()))
+    if not places.labels:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     if not places.ordered:
         axes.set_xlim(-0.5, len(places.at) - 0.5)
     open_frame(axes)
+
+
+def _has_room(values: Iterable[float]) -> bool:
+    """Return whether so few different values lie so far from each other that each can be a tick."""
+    at = sorted(set(values))
+    least = min((b - a for a, b in pairwise(at)), default=0.0)
+    return len(at) == 1 or (len(at) <= MOST_TICKS and least * MOST_TICKS >= at[-1] - at[0])
 
 
 def name_y(axes: Axes, drawn: FigureSpec, whose: str = AVERAGE) -> None:

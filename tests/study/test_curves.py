@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
 
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
 from netdfl.record.log_axis import label_logs
 from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult
-from netdfl.study.curves import MetricCurve, curve_of, draw_curves, draw_points, follows, sent
+from netdfl.study.curves import (
+    STROKES,
+    MetricCurve,
+    by_line,
+    curve_of,
+    draw_curves,
+    draw_points,
+    follows,
+    looks_of,
+    sent,
+)
+from netdfl.study.learning import draw_learning
 from netdfl.study.outcome import figures_of
 from netdfl.study.plan import Cell
-from netdfl.study.plots import figure_of, name_y
+from netdfl.study.plots import COLORS, figure_of, name_y
 from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep
 
@@ -149,6 +162,67 @@ def test_equal_curves_are_drawn_once_and_keep_the_looks_of_their_names(tmp_path:
     assert part["c"] == apart["c"]
     assert len(set(apart.values())) == len({color for color, _ in apart.values()}) == 3
     assert len({stroke for _, stroke in apart.values()}) > 1
+
+
+def placed(path: Path, case: str, loss: str) -> CellResult:
+    """A run of a case at a level of loss, of two nodes and two rounds, unlike those of other cases and levels."""
+    run = recorded(path / f"{case}{loss}", [[ord(case), 2], [3, float(loss)]])
+    return dataclasses.replace(run, cell=Cell(case, (("links.default.loss", loss),), 0, ()))
+
+
+def test_colors_are_of_methods_and_dashes_of_what_else_varies(tmp_path: Path) -> None:
+    looks = looks_of(by_line([placed(tmp_path, case, loss) for case in "abc" for loss in ("0", "0.2")]))
+    colors, strokes = ([looks[name][part] for name in looks] for part in (0, 1))
+    assert colors == [color for color in COLORS[:3] for _ in range(2)]
+    assert strokes == list(STROKES[:2]) * 3
+    many = looks_of(by_line([placed(tmp_path / "many", case, str(n)) for case in "ab" for n in range(5)]))
+    assert len(set(many.values())) == len(many) == 10, "more levels than dashes: each line has a look of its own"
+
+
+def test_bands_are_drawn_for_few_lines_and_a_note_says_what_they_are(tmp_path: Path, drawn: list[Axes]) -> None:
+    runs = [placed(tmp_path, case, loss) for case in "ab" for loss in ("0", "0.2")]
+    for some in (runs[:3], runs):
+        draw_curves(some, FigureSpec(y="train_loss", x="round"), tmp_path / "any.png")
+    assert [len(axes.collections) for axes in drawn] == [3, 0]
+    notes = [axes.get_figure().get_supxlabel() for axes in drawn]  # type: ignore[union-attr]
+    median = "line: the median over nodes and one seed"
+    assert notes == [f"{median}; band: from the lowest to the highest", f"{median}; no bands, as there are 4 lines"]
+
+
+def test_the_note_of_learning_curves_is_about_intervals_over_seeds(tmp_path: Path, drawn: list[Axes]) -> None:
+    def of_fleet(case: str, seed: int) -> CellResult:
+        run = recorded(tmp_path / f"{case}{seed}", [[1 + seed], [2 + ord(case)]], metric="error")
+        file = run.path / "store" / "metrics-fleet.jsonl"
+        sent = [{"at_s": 0, "node": 0, "round": n, "name": "bytes_sent", "value": 10.0} for n in (0, 1)]
+        lines = "".join(json.dumps(row) + "\n" for row in sent)
+        file.write_text(file.read_text().replace('"node": 0', '"node": null') + lines)
+        return dataclasses.replace(run, cell=Cell(case, (), seed, ()))
+
+    for cases, log in (("a", False), ("abcd", True)):
+        draw_learning(
+            [of_fleet(f"{case}", seed + 10 * log) for case in cases for seed in (0, 1)], "error", tmp_path, log=log
+        )
+    notes = [axes.get_figure().legends[0].get_title().get_text() for axes in drawn]  # type: ignore[union-attr]
+    assert notes == [
+        "line: the mean over 2 seeds; band: its 95 % confidence interval",
+        "line: the geometric mean over 2 seeds; no bands, as there are 4 lines",
+    ]
+    assert [len(axes.collections) for axes in drawn] == [1, 0]
+
+
+def test_an_axis_of_numbers_has_the_varied_values_with_as_few_digits_as_they_need() -> None:
+    def ticks(*losses: str) -> list[str]:
+        points = [GridPoint("a", (("links.default.loss", x),), 0, {"error": (1.0, 2.0)}) for x in losses]
+        figure = figure_of(points, FigureSpec(y="error", x="links.default.loss"))
+        FigureCanvasAgg(figure).draw()
+        assert "bar: its 95 % confidence interval" in figure.legends[0].get_title().get_text()
+        return [label.get_text() for label in figure.axes[0].get_xticklabels()]
+
+    assert ticks("0", "0.1", "0.2") == ["0", "0.1", "0.2"]
+    assert ticks("0", "20%") == ["0", "0.2"]
+    close = ticks("0", "0.001", "0.2")
+    assert {"0", "0.1"} <= set(close)
+    assert "0.001" not in close
 
 
 def test_a_metric_goes_by_the_words_that_the_study_has_for_it(tmp_path: Path, drawn: list[Axes]) -> None:
