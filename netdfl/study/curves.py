@@ -99,8 +99,8 @@ def _deaths(path: Path) -> list[int]:
 def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> bool:
     """Draw a metric over rounds to `path`; return whether there was something to draw.
 
-    Equal curves are drawn once, and bands only with at most `MOST_BANDS` of them; a note below says what they are. A
-    cross marks a curve that ends early.
+    Equal curves are drawn once, and bands are filled only with at most `MOST_BANDS` of them; a note says what they are.
+    A cross marks a curve that ends early.
     """
     of_nodes = _is_of_nodes(ran, drawn.y)
     figure, axes = _canvas(drawn, _whose(drawn.y, of_nodes=of_nodes))
@@ -110,35 +110,35 @@ def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> boo
     for curve, names in distinct.items():
         color, stroke = looks[names[0]]
         label = "all cases" if len(names) == len(curves) > 1 else "\n".join(names)
-        if len(distinct) <= MOST_BANDS:
-            _draw_range(axes, curve, color, stroke)
+        _draw_range(axes, curve, color, stroke, filled=len(distinct) <= MOST_BANDS)
         axes.plot(curve.rounds, curve.middle, label=label, lw=1.9, color=color, linestyle=stroke)
         if not curve.whole:
             axes.plot(curve.rounds[-1:], curve.middle[-1:], marker="x", ms=9, mew=2.2, color=color)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
     seeds = max(map(len, lines.values()), default=0)
-    note = band_note("median", "from the lowest to the highest", len(distinct), seeds, nodes=of_nodes)
+    note = note_of("median", seeds, nodes=of_nodes)
+    if of_nodes or seeds > 1:
+        note += "; thin lines: the lowest and the highest"
     figure.supxlabel(note, fontsize=NOTE_SIZE, color=NOTE_COLOR)
     return _save(figure, path)
 
 
-def band_note(middle: str, band: str, num_lines: int, num_seeds: int, *, nodes: bool = False) -> str:
-    """Return the note of a plot on its lines and bands: what they are, and over what.
+def note_of(middle: str, num_seeds: int, *, nodes: bool = False) -> str:
+    """Return the note of a plot on its lines: what of the values they are, and over what.
 
-    It says where bands are left out, as there are too many lines. With `nodes`, values are those of nodes.
+    With `nodes`, values are those of nodes.
     """
-    if num_seeds < 2 and not nodes:
-        return "line: one seed"
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else "one seed"
-    line = f"line: the {middle} over {'nodes and ' * nodes}{seeds}"
-    return f"{line}; band: {band}" if num_lines <= MOST_BANDS else f"{line}; no bands, as there are {num_lines} lines"
+    return f"line: the {middle} over {'nodes and ' * nodes}{seeds}" if nodes or num_seeds > 1 else "line: one seed"
 
 
-def _draw_range(axes: Axes, curve: MetricCurve, color: str, stroke: Stroke) -> None:
-    axes.fill_between(curve.rounds, curve.low, curve.high, color=color, alpha=0.07, lw=0)
+def _draw_range(axes: Axes, curve: MetricCurve, color: str, stroke: Stroke, *, filled: bool) -> None:
+    """Draw the lowest and the highest values of a curve as thin lines; with `filled`, with a band between them."""
+    if filled:
+        axes.fill_between(curve.rounds, curve.low, curve.high, color=color, alpha=0.07, lw=0)
     for edge in (curve.low, curve.high):
-        axes.plot(curve.rounds, edge, lw=0.8, color=color, alpha=0.7, linestyle=stroke)
+        axes.plot(curve.rounds, edge, lw=0.8 if filled else 0.6, color=color, alpha=0.7, linestyle=stroke)
 
 
 def looks_of(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, tuple[str, Stroke]]:

@@ -13,7 +13,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult
-from netdfl.study.curves import MOST_BANDS, Stroke, band_note, by_line, looks_of, of_fleet, sent
+from netdfl.study.curves import MOST_BANDS, Stroke, by_line, looks_of, note_of, of_fleet, sent
 from netdfl.study.plots import columns, legend_below, name_y, open_frame, save
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
@@ -96,7 +96,10 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
             axes.xaxis.set_major_formatter(EngFormatter("B"))
     name_y(row[0], FigureSpec(y=metric, x="round", log=log))
     seeds = max(map(len, lines.values()))
-    note = band_note(f"{'geometric ' * log}mean", "its 95 % confidence interval", len(lines), seeds)
+    note = note_of(f"{'geometric ' * log}mean", seeds)
+    if seeds > 1:
+        few = len(lines) <= MOST_BANDS
+        note += "; band: its 95 % confidence interval" if few else f"; no bands, as there are {len(lines)} lines"
     legend_below(figure, ncols, note)
     save(figure, folder / f"{metric}_learning.png")
 

@@ -179,14 +179,14 @@ def test_colors_are_of_methods_and_dashes_of_what_else_varies(tmp_path: Path) ->
     assert len(set(many.values())) == len(many) == 10, "more levels than dashes: each line has a look of its own"
 
 
-def test_bands_are_drawn_for_few_lines_and_a_note_says_what_they_are(tmp_path: Path, drawn: list[Axes]) -> None:
+def test_bands_are_filled_for_few_lines_and_a_note_says_what_they_are(tmp_path: Path, drawn: list[Axes]) -> None:
     runs = [placed(tmp_path, case, loss) for case in "ab" for loss in ("0", "0.2")]
     for some in (runs[:3], runs):
         draw_curves(some, FigureSpec(y="train_loss", x="round"), tmp_path / "any.png")
     assert [len(axes.collections) for axes in drawn] == [3, 0]
     notes = [axes.get_figure().get_supxlabel() for axes in drawn]  # type: ignore[union-attr]
-    median = "line: the median over nodes and one seed"
-    assert notes == [f"{median}; band: from the lowest to the highest", f"{median}; no bands, as there are 4 lines"]
+    assert notes == ["line: the median over nodes and one seed; thin lines: the lowest and the highest"] * 2
+    assert [len(axes.lines) for axes in drawn] == [9, 12], "a line and two thin ones"
 
 
 def test_the_note_of_learning_curves_is_about_intervals_over_seeds(tmp_path: Path, drawn: list[Axes]) -> None:
