@@ -25,7 +25,7 @@ NAMED = "runs"
 """The folder beside a sweep's runs that has a link with a readable name to each of them."""
 SETTINGS = ("name", "world", "algorithm", "nodes", "rounds", "seed")
 DURATIONS = ("duration_s", "virtual_duration_s")
-"""Columns in seconds: real ones, and those of the clock of a simulated run."""
+"""Columns in seconds: real seconds, and seconds by the clock of a simulated run."""
 FACTS = (*SETTINGS, "accuracy", "loss", "error", "nbytes", *DURATIONS)
 COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note", "reasons")
 """The columns of a row, beside the keys of its scenario."""

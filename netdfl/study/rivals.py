@@ -1,4 +1,4 @@
-"""Which points of a sweep stand against each other: the methods, within each level of what else varies."""
+"""The points of a sweep that stand against each other: the methods, within each level of what else varies."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def rival_of(place: Place, key: str) -> str:
 
 
 def level_of(place: Place, key: str) -> Values:
-    """Return the varied values of a point without that of `key`."""
+    """Return the varied values of a point without the value of `key`."""
     return tuple(pair for pair in place[1] if pair[0] != key)
 
 
 def levels_of(points: Sequence[GridPoint]) -> list[list[int]]:
-    """Return the indices of points in groups: those of a group differ only in case, or in the value of `rival_key`."""
+    """Return the indices of points in groups. Points of a group differ only in case, or in the value of `rival_key`."""
     places = [(point.case, point.values) for point in points]
     key = rival_key(places)
     found: dict[Values, list[int]] = {}

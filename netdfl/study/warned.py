@@ -1,4 +1,4 @@
-"""What a reader of a sweep has to know before its figures: the warnings of its runs, each kind once."""
+"""The warnings of a sweep's runs, each kind once, as a reader has to know them before the figures."""
 
 from __future__ import annotations
 
