@@ -58,10 +58,10 @@ def words_of(study: StudyState) -> str:
     return ", ".join([*counts, *([f"about {duration(left_s)} left"] if left_s else [])])
 
 
-def line_of(ran: CellResult) -> str:
-    """Return a line on a finished run: its cell, the accuracy that it reached or its verdict, and its duration."""
+def line_of(ran: CellResult, name: str) -> str:
+    """Return a line on a finished run: its `name`, the accuracy that it reached or its verdict, and its duration."""
     result = ran.result or {}
     accuracy = (result.get("test_accuracy") or {}).get("average_model", {}).get("last")
     reached = result.get("verdict", "no result") if accuracy is None else f"{100 * accuracy:.1f} %"
     seconds = result.get("duration_s") or 0.0
-    return f"{ran.cell.words}: {reached} in {f'{seconds:.1f} s' if seconds < 90 else duration(seconds)}"
+    return f"{name}: {reached} in {f'{seconds:.1f} s' if seconds < 90 else duration(seconds)}"

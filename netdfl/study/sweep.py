@@ -24,7 +24,7 @@ from netdfl.study.checking import checked_grids, first_seed
 from netdfl.study.figure_files import names_of, remove, stems_of
 from netdfl.study.labels import labels_of, shortened
 from netdfl.study.plan import Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
-from netdfl.study.plots import is_word
+from netdfl.study.plots import is_word, name_of
 from netdfl.study.progress import FILE, StudyPlan, StudyState
 from netdfl.study.refusals import check_values
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
@@ -177,6 +177,7 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
     progress.write(out / FILE)
     found: dict[Cell, CellResult] = {}
     to_run = {job.cell for job in waiting}
+    labels = labels_of(cell.values for cell in cells)
 
     def done(ran: CellResult) -> None:
         found[ran.cell] = ran
@@ -184,7 +185,8 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
         if ran.failed:
             console.print(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}", markup=False)
         elif ran.cell in to_run and not console.is_terminal:
-            print_plain(console, f"{far.finished} of {far.total}: {line_of(ran)}")
+            name = f"{name_of(ran.cell.case, shortened(ran.cell.values, labels))}, seed {ran.cell.seed}"
+            print_plain(console, f"{far.finished} of {far.total}: {line_of(ran, name.removeprefix(', '))}")
 
     for each in known:
         done(each)

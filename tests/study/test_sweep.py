@@ -71,7 +71,9 @@ def test_a_sweep_resumes_and_names_what_does_not_go_together(
     assert {(row["links.default.loss"], row["seed"]) for row in ran} == {("0", "0"), ("0.3", "0")}
     assert all(float(row["error"]) < 1e-12 for row in ran if row["links.default.loss"] == "0")
     assert (out / "swept" / "figures" / "error.png").stat().st_size > 0
-    assert (out / "swept" / "table.md").read_text().startswith("| links.default.loss | algorithm | topology |")
+    table = (out / "swept" / "table.md").read_text()
+    assert table.startswith("Before the figures:\n\n- timeouts in 2 of 4 runs, most in loss=0.3")
+    assert "\n| links.default.loss | algorithm | topology |" in table
 
     kept, lost = (out / "swept" / "cells" / row["run"] for row in ran[:2])
     before = (kept / "result.json").stat().st_mtime_ns
