@@ -19,6 +19,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from figures import about
+
 from netdfl.core.types import Json
 from netdfl.explore.execute import Executor
 from netdfl.prove.bound import read_bound
@@ -101,6 +103,7 @@ def main() -> None:
         turns = [_ratios(pool) for _ in range(args.turns)]
     shared, apart = (statistics.median(each) for each in zip(*turns, strict=True))
     print(f"two processes are {shared:.2f} times as fast as one, of {apart:.2f} that the machine gives")
+    print(about(f"one turn, then {args.turns}"))
 
 
 def cpu_s() -> float:

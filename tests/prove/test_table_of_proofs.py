@@ -56,3 +56,10 @@ def test_it_breaks_what_its_name_says_and_repeats_itself(file: Path, tmp_path: P
 
 def test_the_page_is_that_of_its_rows() -> None:
     assert PAGE.read_text() == table(read())
+
+
+def test_no_loss_of_any_kind_of_message_stalls_who_waits_for_all_where_messages_are_acknowledged() -> None:
+    """Whatever a wait waits for is sent again: data, notices, requests and replies."""
+    of_all = [row for row in read() if row["cell"][2:4] == ["acknowledged", "all"] and "bounds" in row]
+    assert len(of_all) > 50
+    assert not [row["cell"] for row in of_all if row["bounds"]["loss: 2"]["stall"]["word"] != "survives"]

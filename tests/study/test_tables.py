@@ -22,19 +22,9 @@ from netdfl.study.plots import draw, figure_of, name_of
 from netdfl.study.summary import GridPoint, differences, paired_t
 from netdfl.study.sweep import name_run, sweep
 from netdfl.study.tables import SweepTable
+from tests.study.few_runs import IN_TIME
 
-SCENARIO = """
-schema: netdfl/1
-name: swept_50%_&_more
-nodes: 4
-rounds: 4
-world: simulated
-task: {kind: quadratic, dim: 2}
-algorithm: {name: dpsgd, lr: 0.1}
-topology: ring
-wait: {deadline: 30ms}
-links: {default: {latency: 5ms}}
-"""
+SCENARIO = f"schema: netdfl/1\nname: swept_50%_&_more\n{IN_TIME}"
 
 
 def point(name: str, accuracies: list[float]) -> GridPoint:

@@ -12,19 +12,9 @@ from netdfl.study.plan import Cell
 from netdfl.study.sweep import sweep
 from netdfl.study.tables import SweepTable
 from netdfl.study.warned import warnings_of
+from tests.study.few_runs import IN_TIME
 
-LOSSY = """
-schema: netdfl/1
-name: lossy
-nodes: 4
-rounds: 4
-world: simulated
-task: {kind: quadratic, dim: 2}
-algorithm: {name: dpsgd, lr: 0.1}
-topology: ring
-wait: {deadline: 30ms}
-links: {default: {latency: 5ms}}
-"""
+LOSSY = f"schema: netdfl/1\nname: lossy\n{IN_TIME}"
 
 
 def ran(method: str, loss: str, seed: int, *kinds: str) -> CellResult:
