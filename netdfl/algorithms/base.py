@@ -95,7 +95,8 @@ class NodeState(NamedTuple):
         start, y = alg.start.begin(self.start, x, view)
         statistics = cast("KeepsStatistics", data) if _keeps_statistics(type(data)) else None
         if statistics is not None:
-            statistics.begin(y if weight == 1.0 else y / weight, self.statistics)
+            z_begun = y if weight == 1.0 else y / weight  # no copy at weight 1, where the first gradient is taken at y
+            statistics.begin(z_begun, self.statistics)
         trained_by = requested(alg.local, self.local, y, self.received, weight, data, view)
         local, update = _checked(alg.local, (yield from trained_by), y)
         if not finite(update.x):
