@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from netdfl.core.errors import MachineError
+from netdfl.core.installing import pip_install
 from netdfl.core.rng import Streams
 from netdfl.links.channel import Links
 from netdfl.links.schedule.events import CompiledEvent
@@ -86,7 +87,8 @@ def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent])
     rule = "core links" if scenario.underlay is not None else rule
     if wanted != "tun" and not rule and netem_available():
         return "netem"
-    lack = f"netem has no {rule}" if rule else "this kernel (or this Python, without pyroute2) has no netem"
+    no_netem = f"this kernel has no netem, or this Python no pyroute2 (run `{pip_install('netdfl[namespaces]')}`)"
+    lack = f"netem has no {rule}" if rule else no_netem
     if wanted == "netem":
         raise MachineError(f"{lack}; use world.engine: tun, or run it --on processes")
     raise MachineError(

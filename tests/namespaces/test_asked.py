@@ -86,3 +86,12 @@ def test_netem_has_no_core_links() -> None:
     scenario = load(BASE | {"underlay": CORE, "world": {"kind": "namespaces", "engine": "netem"}})
     with pytest.raises(MachineError, match=r"netem has no core links; use world.engine: tun"):
         choose(scenario, build_links(scenario), [])
+
+
+def test_where_netem_lacks_its_package_the_command_is_named_that_adds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdfl.packets.engines.netem_available", lambda: False)
+    scenario = load(BASE | {"world": {"kind": "namespaces", "engine": "netem"}})
+    with pytest.raises(
+        MachineError, match=r"no pyroute2 \(run `.* install .*'netdfl\[namespaces\]'`\); use world.engine"
+    ):
+        choose(scenario, build_links(scenario), [])
