@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tests.soak.found_proofs import counterexamples, representatives
@@ -108,7 +109,8 @@ def _reasons(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         method, graph = row["cell"][:2]
         for line in row["not"].splitlines():
-            reason = line.removeprefix("scenario: ").replace(method, "METHOD").partition(", use ")[0]
+            whole = line.removeprefix("scenario: ").replace(method, "METHOD")
+            reason = re.split(", (?:or )?(?:use|set) ", whole)[0]
             found.setdefault((graph, reason), {})[method] = None
     return "\n".join(
         f"- {graph}: {reason}. METHOD: {', '.join(methods)}." for (graph, reason), methods in found.items()
