@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -66,3 +67,17 @@ def test_the_pictures_of_the_concepts_are_those_that_its_script_draws() -> None:
     shown = set(re.findall(r"\(concepts/(\w+)\.svg\)", page))
     assert shown == set(re.findall(r'yield "(\w+)"', script))
     assert shown == {file.stem for file in (ROOT / "docs" / "concepts").glob("*.svg")}
+
+
+def test_the_pictures_of_the_gallery_are_those_that_its_script_draws() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    script = runpy.run_path(str(ROOT / "docs" / "gallery" / "pictures.py"))
+    cells = re.findall(r"\[!\[([\w/]+)\]\(docs/gallery/(\w+)\.\w+\)\]\(scenarios/([\w/.]+)\)<br>", readme)
+    assert {picture: scenario for _, picture, scenario in cells} == {
+        picture: scenario for picture, (scenario, _) in script["PICTURES"].items()
+    }
+    assert [name for name, _, scenario in cells if scenario != f"{name}.yaml"] == []
+    shown = re.findall(r"docs/gallery/(\w+\.(?:svg|png))", readme)
+    assert sorted(shown) == sorted(file.name for file in (ROOT / "docs" / "gallery").glob("*.*g"))
+    assert len(shown) == 10
+    assert "Ten scenarios that come along" in readme
