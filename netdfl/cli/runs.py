@@ -28,7 +28,7 @@ Where = Annotated[
 Sort = Annotated[str, typer.Option("--sort", metavar="KEY", help="A column, or a key of the scenarios, like lr.")]
 Up = Annotated[bool, typer.Option("--up", help="The lowest, or the oldest, first.")]
 By = Annotated[str, typer.Option("--by", metavar="KEY", help="A row for each value of a column or a key, with means.")]
-Columns = Annotated[str, typer.Option("--columns", metavar="KEYS", help="Columns and keys to show, like lr,accuracy.")]
+Columns = Annotated[str, typer.Option("--columns", metavar="KEYS", help="Columns, metrics and keys to show.")]
 Archived = Annotated[bool, typer.Option("--archived", help="Those in the archive too.")]
 Most = Annotated[int, typer.Option("--most", metavar="N", min=1, help="The most rows.")]
 Tags = Annotated[list[str], typer.Option("--add", metavar="TAG", help="A tag to give; can be repeated.")]
@@ -60,6 +60,7 @@ def list_runs(
         netdfl runs list --filter 'lr > 0.1 seed = 2'
         netdfl runs list sweeps --by algorithm.name --sort accuracy
         netdfl runs list sweeps --columns algorithm,lr,momentum,accuracy
+        netdfl runs list --filter 'consensus_distance < 1'
     """
     from netdfl.collection.finding import check_folder
     from netdfl.collection.listing import ListRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from netdfl.collection.keys import differing
-from netdfl.collection.rows import FACTS, RunRow, Value, read_row
+from netdfl.collection.rows import FACTS, RunRow, Value, metric_names, read_row
 
 
 class RunComparison(TypedDict):
@@ -30,7 +30,7 @@ def compare(runs: Mapping[str, Path]) -> RunComparison:
     """Return metrics and other results of runs (directories by name), and the keys in which their scenarios differ."""
     rows = {name: read_row(path, path.parent) for name, path in runs.items()}
     keys = differing([row.keys for row in rows.values()])
-    columns = ("started", "verdict", *FACTS)
+    columns = ("started", "verdict", *FACTS, *metric_names(rows.values()))
     return {
         "runs": list(rows),
         "warnings": {name: list(row.warnings) for name, row in rows.items() if row.warnings},

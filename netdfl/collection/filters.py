@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from netdfl.collection.keys import differing, short_keys
-from netdfl.collection.rows import COLUMNS, OTHER_NAMES, RunRow
+from netdfl.collection.rows import COLUMNS, OTHER_NAMES, RunRow, metric_names
 from netdfl.core.errors import InputError
 from netdfl.core.units import parse_rate_bps, parse_size_bytes, parse_time_ns
 from netdfl.scenario.model.choices import nearest
@@ -145,27 +145,33 @@ class Filter:
 
 
 class Names:
-    """The names by which a filter may call a column or a scenario's key, with short ones: `lr` for `algorithm.lr`."""
+    """The names by which a filter may call a column, a metric or a scenario's key.
+
+    Short ones are understood: `lr` for `algorithm.lr`, `mae` for `test_mae`.
+    """
 
     def __init__(self, rows: Sequence[RunRow]) -> None:
-        """Collect the keys of `rows`, and those in which the rows differ."""
+        """Collect the metrics and keys of `rows`, and those keys in which the rows differ."""
+        self._metrics = metric_names(rows)
         self._keys = {key for row in rows for key in row.keys}
         self._short = short_keys(self._keys)
         self._differ = set(differing([row.keys for row in rows if row.keys]))
 
     def whole(self, name: str) -> str:
-        """Return the column, or the full key, that `name` stands for.
+        """Return the column, the metric, or the full key, that `name` stands for.
 
         Of several keys that end with `name`, those with different values in the runs are preferred, then those with the
-        fewest dots.
+        fewest dots. A metric of a task is found by its own name where no key is.
 
         Raises:
             InputError: No key ends with `name`, or several are equally good.
         """
         name = OTHER_NAMES.get(name, name)
-        if name in COLUMNS or name in self._keys or name in self._short:
+        if name in COLUMNS or name in self._metrics or name in self._keys or name in self._short:
             return name
         ends = self._ending(name, self._keys) or self._ending(name, self._short)
+        if not ends and f"test_{name}" in self._metrics:
+            return f"test_{name}"
         if not ends:
             raise InputError(f"no run here has a key {name!r}; {self._remedy(name)}")
         as_good = [key for rank, key in ends if rank == ends[0][0]]
@@ -176,10 +182,11 @@ class Names:
     def _remedy(self, name: str) -> str:
         keys = [*self._keys, *self._short]
         ends = [] if "." in name else [key.rpartition(".")[2] for key in keys]
-        remedy = nearest(name, [*COLUMNS, *OTHER_NAMES, *keys, *ends])
+        remedy = nearest(name, [*COLUMNS, *OTHER_NAMES, *self._metrics, *keys, *ends])
         if remedy.startswith("did you mean"):
             return remedy
-        return f"columns are {', '.join(COLUMNS)}, and keys of scenarios are written like algorithm.lr, or as lr"
+        columns = ", ".join([*COLUMNS, *self._metrics])
+        return f"columns are {columns}, and keys of scenarios are written like algorithm.lr, or as lr"
 
     def _ending(self, name: str, keys: Iterable[str]) -> list[tuple[tuple[bool, int], str]]:
         return sorted((self._rank(key), key) for key in keys if key.endswith(f".{name}"))

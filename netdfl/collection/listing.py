@@ -10,12 +10,14 @@ from typing import Any
 from netdfl.collection.filters import Filter, Names, as_number
 from netdfl.collection.finding import runs_below
 from netdfl.collection.keys import NOT_GROUPED
-from netdfl.collection.rows import RunRow, Value, read_row
+from netdfl.collection.rows import DURATIONS, RunRow, Value, metric_names, read_row
 from netdfl.collection.varied import varied
 from netdfl.core.errors import InputError
 
-COUNTED = ("accuracy", "loss", "error", "nbytes", "duration_s")
+COUNTED = ("accuracy", "loss", "error", "nbytes", *DURATIONS)
 """The columns of the list of runs, such as accuracy, of which a group of runs shows the mean."""
+MOST_OWN = 3
+"""The most metrics of tasks, such as `test_mae`, that a list shows as columns, unless others are chosen."""
 
 IN_COLUMNS = ("algorithm.name", "world.kind", "nodes", "rounds")
 """Keys of scenarios that a row of the list has as columns anyway."""
@@ -33,7 +35,8 @@ class ListRequest:
         down: sort the largest, or newest, first.
         by: the column or key by which the runs are grouped; empty for no groups.
         archived: list archived runs, too.
-        columns: the columns and keys to show, in place of the usual ones; empty for those.
+        columns: the columns and keys to show, in place of the usual ones; empty for those. Of groups, the figures
+            whose means are shown.
     """
 
     filter: str = ""
@@ -46,10 +49,11 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The runs with the same value of a key: their number, verdicts, and the mean of each numeric column."""
+    """The runs with the same value of a key: their number, verdicts, and the means of `figures`."""
 
     value: str
     rows: Sequence[RunRow]
+    figures: Sequence[str] = COUNTED
 
     def mean(self, figure: str) -> float | None:
         """Return the mean of the column `figure`, such as accuracy, over the runs that have it; None where none has."""
@@ -64,7 +68,7 @@ class Group:
 
     def to_json(self) -> dict[str, Any]:
         """Return the group as JSON data, for a page or another program."""
-        means = {figure: self.mean(figure) for figure in COUNTED}
+        means = {figure: self.mean(figure) for figure in self.figures}
         return {"value": self.value, "runs": len(self.rows), "verdicts": self.verdicts, **means}
 
 
@@ -80,6 +84,7 @@ class RunList:
         implied: the differing keys that come with the value of another one, such as parameters of one algorithm.
         by: the full name of the column or key by which the runs are grouped; empty for no groups.
         columns: the full names of the columns and keys that were asked for; empty for the usual ones.
+        metrics: the metrics that these runs have beside the columns, metrics of tasks first.
     """
 
     rows: Sequence[RunRow]
@@ -89,6 +94,12 @@ class RunList:
     implied: Sequence[str] = ()
     by: str = ""
     columns: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+
+    @property
+    def own_metrics(self) -> Sequence[str]:
+        """The metrics of tasks that are columns unless others are chosen."""
+        return [name for name in self.metrics if name.startswith("test_")][:MOST_OWN]
 
     @property
     def usual_keys(self) -> Sequence[str]:
@@ -101,7 +112,8 @@ class RunList:
         for row in self.rows:
             for value in _values(row, self.by):
                 found.setdefault(value, []).append(row)
-        return [Group(value, found[value]) for value in sorted(found, key=_order)]
+        figures = [*COUNTED, *self.metrics]
+        return [Group(value, found[value], figures) for value in sorted(found, key=_order)]
 
 
 def _values(row: RunRow, column: str) -> Iterator[str]:
@@ -131,11 +143,12 @@ def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
     sort = names.whole(asked.sort) if kept else asked.sort
     by = names.whole(asked.by) if asked.by and kept else asked.by
     columns = [names.whole(each) if kept else each for each in asked.columns]
-    if by and columns:
-        raise InputError("columns are chosen for single runs, and groups have their own; leave out one of the two")
+    for column in columns if by else ():
+        if column not in (*COUNTED, *metric_names(kept)):
+            raise InputError(f"groups have means of figures alone, and {column} is none; leave it out of the columns")
     keys, implied = varied([row.keys for row in chosen if row.keys], (*NOT_GROUPED, *IN_COLUMNS))
     ordered = in_order(chosen, sort, asked.down)
-    return RunList(ordered, len(rows), len(rows) - len(kept), keys, implied, by, columns)
+    return RunList(ordered, len(rows), len(rows) - len(kept), keys, implied, by, columns, metric_names(chosen))
 
 
 def in_order(rows: Sequence[RunRow], column: str, down: bool) -> list[RunRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -17,6 +17,7 @@ from netdfl.core.errors import NetdflError
 from netdfl.core.files import read_plain
 from netdfl.record.directory import is_held
 from netdfl.record.forms import RESULT, damaged, read_form
+from netdfl.record.judge import is_measured
 from netdfl.record.run import Run
 
 Value: TypeAlias = str | float | None
@@ -29,6 +30,8 @@ DURATIONS = ("duration_s", "virtual_duration_s")
 FACTS = (*SETTINGS, "accuracy", "loss", "error", "nbytes", *DURATIONS)
 COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note", "reasons")
 """The columns of a row, beside the keys of its scenario."""
+OF_FLEETS = ("train_loss", "consensus_distance", "weight_sum")
+"""Final metrics of a run that only some lists have as columns, as metrics of tasks."""
 OTHER_NAMES = {
     "date": "started",
     "scenario": "name",
@@ -37,7 +40,11 @@ OTHER_NAMES = {
     "took": "duration_s",
     "tag": "tags",
     "why": "reasons",
+    "test_accuracy": "accuracy",
+    "test_loss": "loss",
 }
+MOST_METRICS = 40
+"""The most metrics that a row has beside its columns."""
 MOST_REASONS, MOST_REASON = 10, 1000
 """The most reasons of a verdict, and warnings, that a row has, and the most letters of each."""
 _STAMP = re.compile(r"(\d{8}T\d{6})Z-")
@@ -56,7 +63,8 @@ class RunRow:
         reasons: the reasons of the verdict, such as the sentence of a stall.
         warnings: what a reader has to know before the figures.
         wrong: the reason why the run can't be read; empty if it can.
-        facts: the metrics of the run, and its main settings, by column.
+        facts: the last values of the metrics of the run, and its main settings, by column; beside `FACTS` also
+            metrics that its task defines, such as `test_mae`.
         rounds_done: the rounds that an unfinished run has done; None if they are not known.
         tags: the tags of the run, its labels' and those of the folders it lies in.
         labels: the labels that somebody gave to the run.
@@ -88,7 +96,7 @@ class RunRow:
                 return self.labels.note
             case "reasons":
                 return "; ".join(self.reasons)
-            case _ if column in FACTS:
+            case _ if column in FACTS or column in self.facts:
                 return self.facts.get(column)
             case _:
                 return value_of(self.keys, column)
@@ -101,6 +109,12 @@ class RunRow:
         told = {name: getattr(self, name) for name in ("place", "started", "state", "verdict")}
         lists = {name: list(getattr(self, name)) for name in ("tags", "reasons", "warnings")}
         return {**self.facts, **told, **wrong, **done, **own, **lists}
+
+
+def metric_names(rows: Iterable[RunRow]) -> list[str]:
+    """Return the names of the metrics that runs have beside the columns `FACTS`; metrics of tasks come first."""
+    found = {name for row in rows for name in row.facts}.difference(FACTS)
+    return sorted(found, key=lambda name: (not name.startswith("test_"), name in OF_FLEETS, name))
 
 
 def read_row(path: Path, root: Path) -> RunRow:
@@ -198,9 +212,19 @@ def _of_result(path: Path, mtime_ns: int, size: int) -> Mapping[str, Any]:
             "verdict": str(result["verdict"]),
             "reasons": [str(reason)[:MOST_REASON] for reason in result.get("reasons", ())][:MOST_REASONS],
             "warnings": [str(each["text"])[:MOST_REASON] for each in result.get("warnings", ())][:MOST_REASONS],
-            "facts": {**texts, **numbers},
+            "facts": {**texts, **numbers, **_metrics(result)},
             "tags": [str(tag) for tag in result.get("tags", ())][:20],
         }
+
+
+def _metrics(result: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return the last values of the metrics of a result that are no columns."""
+    courses = {name: course["last"] for name, course in (result.get("metrics") or {}).items() if is_measured(name)}
+    found = {
+        name: _number(value) for name, value in [*courses.items(), *((name, result.get(name)) for name in OF_FLEETS)]
+    }
+    known = [(name, value) for name, value in found.items() if value is not None and name not in OTHER_NAMES]
+    return dict(known[:MOST_METRICS])
 
 
 def _number(value: object) -> float | None:

@@ -32,7 +32,7 @@ def said(column: str, value: Value) -> str:
     if isinstance(value, str):
         return value
     match column:
-        case "accuracy":
+        case "accuracy" | "mean_local_accuracy" | "mean_personal_accuracy":
             return f"{100 * value:.1f}%"
         case "nbytes":
             return format_bytes(value)
@@ -60,7 +60,8 @@ def run_lines(found: RunList, most: int) -> list[str]:
 
 def _usual_columns(found: RunList) -> list[str]:
     tagged = ["tags"] if any(row.labels.tags for row in found.rows) else []
-    columns = [name for name in USUAL if any(row.value(name) not in (None, "") for row in found.rows)]
+    usual = (*USUAL[:-1], *found.own_metrics, USUAL[-1])
+    columns = [name for name in usual if any(row.value(name) not in (None, "") for row in found.rows)]
     columns += [name for name in WHERE_DIFFERENT if len({row.value(name) for row in found.rows}) > 1]
     return [*columns, "seed", *found.usual_keys, *tagged]
 
@@ -79,7 +80,8 @@ def _left_out(found: RunList, shown: int, chosen: int) -> Iterator[str]:
 def group_lines(found: RunList, most: int) -> list[str]:
     """Return groups of runs as text, at most `most` of them: number, verdicts, means."""
     groups = found.groups()
-    figures = [figure for figure in COUNTED if any(group.mean(figure) is not None for group in groups)]
+    wanted = found.columns or [*COUNTED, *found.own_metrics]
+    figures = [figure for figure in wanted if any(group.mean(figure) is not None for group in groups)]
     rows = []
     for group in groups[:most]:
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in group.verdicts.items())

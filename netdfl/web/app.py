@@ -97,6 +97,7 @@ class _Pages:
             down=given.get("order", "down") == "down",
             by=given.get("by", ""),
             archived=given.get("archived", "") == "yes",
+            columns=[each for each in given.get("columns", "").split(",") if each],
         )
         skip = int(given["skip"]) if NODE.fullmatch(given.get("skip", "")) else 0
         return _json(await asyncio.to_thread(self._folder.listed, asked, skip))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from pydantic_core import to_json
 
+from netdfl.collection.filters import Names
 from netdfl.collection.finding import check_folder, is_run, runs_below
 from netdfl.collection.labels import read_labels, write_labels
 from netdfl.collection.listing import ListRequest, select
@@ -22,6 +25,18 @@ from netdfl.web.tables import find_tables
 
 ON_A_PAGE = 50
 """The number of runs, or of groups of runs, that the list shows on one page."""
+MOST_CHOSEN = 200
+"""The most columns that a request for a page of the list can choose."""
+
+
+def _whole(rows: Sequence[RunRow], columns: Sequence[str]) -> dict[str, str]:
+    """Return the full name of each of `columns` that some row has, without the columns that a row has anyway."""
+    wanted = [column for column in columns if column not in COLUMNS][:MOST_CHOSEN]
+    names, found = Names(rows if wanted else ()), {}
+    for column in wanted:
+        with suppress(InputError):
+            found[column] = names.whole(column)
+    return found
 
 
 class RunFolder:
@@ -55,19 +70,21 @@ class RunFolder:
         """Return one page of the list of runs as JSON, from index `skip` on.
 
         It has rows or groups, and the columns and keys that can be chosen. If the filter in `asked` can't be read, the
-        answer has the reason and the whole list.
+        answer has the reason and the whole list. Of its columns those that no run has are left empty.
         """
         self._look()
         rows, wrong = [read_row(path, self.root) for path in self._paths.values()], ""
+        chosen, asked = _whole(rows, asked.columns), replace(asked, columns=())
         try:
             found = select(rows, asked)
         except InputError as error:
             found, wrong = select(rows, ListRequest(archived=asked.archived)), str(error)
         groups = found.groups() if found.by else []
         keys = [*found.keys, *found.implied]
+        shown = {**{key: key for key in keys}, **chosen}
         return to_json(
             {
-                "runs": [] if found.by else [self._row(row, keys) for row in found.rows[skip : skip + ON_A_PAGE]],
+                "runs": [] if found.by else [self._row(row, shown) for row in found.rows[skip : skip + ON_A_PAGE]],
                 "groups": [
                     {**group.to_json(), "ids": [self.name_of(row.path) for row in group.rows[:ON_A_PAGE]]}
                     for group in groups[skip : skip + ON_A_PAGE]
@@ -78,6 +95,8 @@ class RunFolder:
                 "total": found.total,
                 "archived": found.num_archived,
                 "columns": [name for name in COLUMNS if any(row.value(name) not in (None, "") for row in found.rows)],
+                "metrics": found.metrics,
+                "usual_metrics": found.own_metrics,
                 "keys": keys,
                 "usual_keys": found.usual_keys,
                 "further_keys": found.keys[len(found.usual_keys) :],
@@ -88,8 +107,9 @@ class RunFolder:
             inf_nan_mode="null",
         )
 
-    def _row(self, row: RunRow, keys: Sequence[str]) -> dict[str, object]:
-        return {"id": self.name_of(row.path), **row.to_json(), "keys": {key: row.value(key) for key in keys}}
+    def _row(self, row: RunRow, shown: Mapping[str, str]) -> dict[str, object]:
+        keys = {name: row.value(key) for name, key in shown.items()}
+        return {"id": self.name_of(row.path), **row.to_json(), "keys": keys}
 
     def tables(self) -> bytes:
         """Return the tables that sweeps and reproductions wrote into the folder, as JSON."""

@@ -78,8 +78,8 @@ def test_list_has_four_keys_and_names_the_others_which_can_be_chosen(plant: Plan
     assert (first.split(), rest[2:]) == (["run2", "1", "none", "0.0"], ["3 of 3 runs"])
     with pytest.raises(InputError, match="did you mean 'deadline'"):
         typed("runs", "list", folder, "--columns", "deadlin")
-    with pytest.raises(InputError, match="groups have their own; leave out one of the two"):
-        typed("runs", "list", folder, "--columns", "dim", "--by", "dim")
+    with pytest.raises(InputError, match=r"means of figures alone, and task\.dim is none; leave it out of the columns"):
+        typed("runs", "list", folder, "--columns", "error,dim", "--by", "dim")
 
 
 def test_list_makes_groups_with_means(three: Path) -> None:
@@ -134,6 +134,35 @@ def test_compare_sets_figures_and_keys_side_by_side(three: Path) -> None:
     assert (same["differences"], same["warnings"]) == ({}, {})
     with pytest.raises(InputError, match="a comparison takes two runs or more"):
         typed("runs", "compare", three / "a")
+
+
+def measured(value: float) -> dict[str, object]:
+    """Entries of a result whose task measures `test_mae`, and the consensus distance of its models."""
+    course = {"last": value, "least": value / 2, "most": 9.0, "mean_last_5": 3.0}
+    return {"metrics": {"test_mae": course, "mean_local_mae": course}, "consensus_distance": value / 10}
+
+
+def test_metrics_of_a_task_and_of_models_are_filtered_shown_grouped_and_compared(plant: Plant, folder: Path) -> None:
+    plant("a", at=0, **measured(5.0))
+    plant("b", at=60, lines={"dim: 2": "dim: 5"}, **measured(20.0))
+    plant("c", at=120, consensus_distance=None)  # its task has no such metric
+    head, *rows, _ = typed("runs", "list", folder, "--filter", "consensus_distance < 1 mae < 10").splitlines()
+    assert [row.split()[2] for row in rows] == ["a"]
+    assert (head.split()[3:6], rows[0].split()[5]) == (["error", "test_mae", "nbytes"], "5")
+    columns = ("--columns", "mae,mean_local_mae,consensus_distance", "--sort", "test_mae", "--up")
+    head, *rows, _ = typed("runs", "list", folder, *columns).splitlines()
+    assert head.split() == ["place", "test_mae", "mean_local_mae", "consensus_distance"]
+    assert [row.split()[:3] for row in rows] == [["a", "5", "5"], ["b", "20", "20"], ["c", "–", "–"]]
+    assert "mean test_mae" in typed("runs", "list", folder, "--by", "dim")
+    head, *rows = typed("runs", "list", folder, "--by", "dim", "--columns", "mae,consensus_distance").splitlines()
+    assert head.split()[3:] == ["mean", "test_mae", "mean", "consensus_distance"]
+    assert [row.split()[-2:] for row in rows] == [["5", "0.5"], ["20", "2"]]
+    lines = typed("runs", "compare", folder / "a", folder / "b").splitlines()
+    found = {line.split()[0]: line.split()[1:] for line in lines[3:]}
+    assert (found["test_mae"], found["consensus_distance"]) == (["5", "20"], ["0.5", "2"])
+    assert ["test_mae", "5"] in [line.split() for line in typed("runs", "show", folder / "a").splitlines()]
+    with pytest.raises(InputError, match=r"columns are started, .*, test_mae, .*, and keys|did you mean 'test_mae'"):
+        typed("runs", "list", folder, "--filter", "rho < 1")
 
 
 def test_runs_that_differ_by_no_key_say_by_what_they_differ(plant: Plant) -> None:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -113,6 +114,29 @@ def test_four_keys_are_columns_and_the_others_are_named_and_can_be_chosen(opened
     page.locator("#list td[data-label='wait.stale']").first.wait_for()
     assert head.all_inner_texts()[-5:] == ["task.dim", "world.compute.time", "task.init", "wait.deadline", "wait.stale"]
     assert more.inner_text() == "columns"
+    more.click()
+    page.locator("#another-key").fill("algorithm.lr")
+    page.keyboard.press("Enter")
+    assert page.locator("#list td[data-label='algorithm.lr']").first.inner_text() == "0.1"
+
+
+def check_pinned(box: Any) -> None:
+    """The table in this box scrolls both ways, and its head and first column stay."""
+    found = box.evaluate(
+        """(box) => {
+          Object.assign(box.style, { maxHeight: '80px', maxWidth: '300px' });
+          box.scrollTo(1000, 1000);
+          const own = box.getBoundingClientRect(), of = (what) => box.querySelector(what).getBoundingClientRect();
+          const at = (what) => [of(what).x - own.x, of(what).y - own.y];
+          const corner = at('th'), last = at('th:last-child'), row = at('tr:last-child td');
+          return { far: [box.scrollLeft, box.scrollTop], corner, last, row, wide: of('th').width };
+        }"""
+    )
+    assert min(found["far"]) > 5
+    assert found["wide"] < 200
+    assert found["corner"] == pytest.approx([0, 0], abs=1.5)
+    assert found["last"][1] == pytest.approx(0, abs=1.5)
+    assert found["row"][0] == pytest.approx(0, abs=1.5)
 
 
 @pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.soak), 400])
@@ -128,6 +152,7 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     page.get_by_role("combobox", name="by", exact=True).select_option("nbytes")
     assert "bytes sent" in legend.inner_text()
     page.get_by_role("combobox", name="smoothing", exact=True).select_option("3")
+    page.get_by_role("combobox", name="figure", exact=True).select_option("consensus_distance")
     page.get_by_role("combobox", name="against", exact=True).select_option("nbytes")
     saved = {}
     for place, form in ((page.locator("#beside .tools").first, "CSV"), (page.locator("#beside section .tools"), "SVG")):
@@ -138,6 +163,8 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     assert head == "curve,bytes sent,error,lowest,highest"
     assert len(lines) == 2 * 6
     assert saved["SVG"].count("<circle") == 4
+    assert ">consensus distance against bytes sent</text>" in saved["SVG"]
+    check_pinned(page.get_by_role("region", name="In what their scenarios differ"))
     with page.expect_download() as download:
         page.locator("#beside .tools").first.get_by_role("button", name="save as PNG").click()
     assert Path(download.value.path()).read_bytes()[:4] == b"\x89PNG"
@@ -147,8 +174,12 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     assert page.get_by_role("combobox", name="smoothing", exact=True).input_value() == "3"
     page.locator("#reset").click()
     assert page.get_by_role("combobox", name="smoothing", exact=True).input_value() == "1"
-    page.locator("#list .place a").first.click()
+    dot = page.locator("#scatter circle").last  # no other one lies over it
+    place = dot.locator("title").text_content().split(":")[0]
+    path = page.locator("#list").get_by_role("link", name=place, exact=True).get_attribute("href")
+    dot.click()
     page.locator("#handle").wait_for()
+    assert urlsplit(page.url).path == path
     page.get_by_role("link", name="all runs").click()
     page.get_by_text("4 runs beside each other").wait_for()
     assert page.locator("#filter").input_value() == "done"

@@ -106,6 +106,34 @@ def test_a_filter_that_can_not_be_read_says_so_beside_the_whole_list(runs: Path)
     assert found["wrong"] == "no run here has a key 'algoritm.lr'; did you mean 'algorithm.lr'?"
 
 
+def test_a_column_that_was_chosen_has_its_values_though_all_runs_are_equal_in_it(runs: Path) -> None:
+    query = urlencode({"filter": "momentum = 0", "columns": "place,algorithm.lr,momentum,took,gone"})
+    found = json.loads(asked(runs, f"/secret/runs?{query}")[1])
+    assert (found["wrong"], found["found"], found["keys"]) == ("", 2, [])
+    (row, _) = found["runs"]
+    assert row["keys"] == {"algorithm.lr": "0.1", "momentum": "0.0", "took": row["duration_s"]}
+    assert {"algorithm.lr", "algorithm.momentum"} <= set(found["all_keys"])
+    by = json.loads(asked(runs, "/secret/runs?by=seed&columns=place,algorithm.lr")[1])
+    assert (by["wrong"], by["found"]) == ("", 1)
+
+
+def test_metrics_of_models_are_columns_means_of_groups_and_figures_of_a_comparison(runs: Path) -> None:
+    result = json.loads((runs / "a/result.json").read_text())
+    course = {"last": 0.25, "least": 0.2, "most": 0.9, "mean_last_5": 0.3}
+    courses = {"test_mae": course, "id": course, "place": course}  # a task's metrics have other names than these
+    (runs / "a/result.json").write_text(json.dumps(result | {"metrics": courses}))
+    found = json.loads(asked(runs, "/secret/runs?filter=mae+%3C+1")[1])
+    assert found["metrics"] == ["test_mae", "consensus_distance", "train_loss"]
+    assert found["usual_metrics"] == ["test_mae"]
+    (row,) = found["runs"]
+    assert (row["test_mae"], row["place"], row["id"]) == (0.25, "a", name_of(runs, "a"))
+    assert row["consensus_distance"] == result["consensus_distance"]
+    (group,) = json.loads(asked(runs, "/secret/runs?by=seed")[1])["groups"]
+    assert (group["test_mae"], group["consensus_distance"]) == (0.25, result["consensus_distance"])
+    figures = json.loads(asked(runs, f"/secret/curves?runs={name_of(runs, 'a')}")[1])["figures"]
+    assert figures[row["id"]]["test_mae"] == 0.25
+
+
 @pytest.mark.parametrize("order", ["labels", "throw_away"])
 def test_orders_are_taken_with_write_alone_from_the_page_itself_alone(runs: Path, order: str) -> None:
     path = f"/secret/run/{name_of(runs, 'a')}/{order}"

@@ -1,11 +1,11 @@
 // Runs beside each other: their curves, what differs between their scenarios, and any key against any figure.
-import { bytes, choice, color, el, figure, onColors, percent, seconds, table } from "./dom.js";
+import { bytes, choice, color, el, figure, metric, onColors, percent, seconds, table } from "./dom.js";
 import { downloads, LOG_AXIS, LOG_SCALE, picture, smoothed, SMOOTHINGS } from "./picture.js";
 import { keep, oneOf } from "./state.js";
 
 /** @typedef {[string, string, (v: any) => string]} Column */
 const CURVES = /** @type {Column[]} */ ([["test_accuracy", "test accuracy", percent], ["mean_local_accuracy", "accuracy, mean of local models", percent], ["test_loss", "test loss", figure], ["error", "error", figure], ["consensus_distance", "consensus distance", figure], ["weight_sum", "push-sum weight", figure]]);
-const FIGURES = /** @type {Column[]} */ ([["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "bytes sent", bytes], ["duration_s", "time it took", seconds], ["rounds", "rounds", figure], ["nodes", "nodes", figure], ["seed", "seed", String]]);
+const FIGURES = /** @type {Column[]} */ ([["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "bytes sent", bytes], ["duration_s", "time it took", seconds], ["virtual_duration_s", "virtual time", seconds], ["rounds", "rounds", figure], ["nodes", "nodes", figure], ["seed", "seed", String]]);
 const AXES = /** @type {[string, string, (v: number) => string][]} */ ([["round", "round", String], ["at_s", "time in the run", seconds], ["nbytes", "bytes sent", bytes]]);
 export const beside = el("section", { id: "beside", "aria-live": "polite" });
 /** @type {any} */
@@ -42,6 +42,13 @@ function curvesOf(names) {
   return [...CURVES.filter(([name]) => names.includes(name)), ...own.map((name) => /** @type {Column} */ ([name, name.replaceAll("_", " "), figure]))];
 }
 
+/** The figures that are numbers in some of these runs, those of tasks and models behind the usual ones. @param {string[]} names @returns {Column[]} */
+function figuresOf(names) {
+  const having = new Set(names.flatMap((id) => Object.entries(compared.figures[id] ?? {}).filter(([, value]) => typeof value === "number").map(([name]) => name)));
+  const own = [...having].filter((name) => !FIGURES.some(([known]) => known === name)).map(metric).sort((a, b) => Number(b[0].startsWith("test_")) - Number(a[0].startsWith("test_")) || (a[0] < b[0] ? -1 : 1));
+  return [...FIGURES.filter(([name]) => having.has(name)), ...own];
+}
+
 function lay() {
   const names = Object.keys(compared.curves), having = curvesOf(names.flatMap((id) => Object.keys(compared.curves[id])));
   const place = el("div", { class: "plot" }), differences = Object.entries(compared.differences), tools = el("div", { class: "tools" });
@@ -62,9 +69,14 @@ function lay() {
 
 /** @param {string[]} names @param {[string, any][]} differences */
 function differ(names, differences) {
-  const made = table(["key", ...names.map(placeOf)], differences.map(([key, of]) => [key, ...names.map((id) => of[id] ?? "")]), "In what their scenarios differ", "high pinned");
+  const made = table(["key", ...names.map(placeOf)], differences.map(([key, of]) => [broken(key), ...names.map((id) => of[id] ?? "")]), "In what their scenarios differ", "high pinned");
   made.querySelectorAll("thead th").forEach((cell, i) => { if (i) cell.replaceChildren(link(names[i - 1], placeOf(names[i - 1]))); });
   return made;
+}
+
+/** A key that may be broken into lines behind its dots. @param {string} key */
+function broken(key) {
+  return el("span", {}, ...key.split(/(?<=\.)/).flatMap((part) => [part, el("wbr")]));
 }
 
 /** The name of a curve of these runs, by which each of them is found. @param {string[]} ids @param {string} words */
@@ -141,9 +153,9 @@ new ResizeObserver(() => { const width = plot?.root.parentElement?.clientWidth; 
 
 /** Any key or figure against any figure, a point for each run. @param {string[]} names */
 function scatter(names) {
-  const ys = FIGURES.filter(([name]) => names.some((id) => typeof compared.figures[id]?.[name] === "number"));
+  const ys = figuresOf(names);
   if (!ys.length) return el("p");
-  const keys = Object.keys(compared.differences).filter((key) => key !== "name" && !FIGURES.some(([name]) => name === key)), xs = [...keys.map((key) => /** @type {[string, string]} */ ([key, key])), ...ys.map(([name, words]) => /** @type {[string, string]} */ ([name, words]))];
+  const keys = Object.keys(compared.differences).filter((key) => key !== "name" && !ys.some(([name]) => name === key)), xs = [...keys.map((key) => /** @type {[string, string]} */ ([key, key])), ...ys.map(([name, words]) => /** @type {[string, string]} */ ([name, words]))];
   const place = el("div", { id: "scatter", tabindex: 0, role: "region", "aria-label": "a point for each run" }), tools = el("div", { class: "tools" });
   const again = (/** @type {Object<string, string|null>} */ what) => { keep(what); draw(); };
   const made = () => points(names, oneOf("against", xs.map(([name]) => name)), ys.find(([name]) => name === oneOf("figure", ys.map(([each]) => each))) ?? ys[0]);
@@ -158,7 +170,7 @@ function scatter(names) {
 
 /** @param {string[]} names @param {string} against @param {Column} of @returns {import("./picture.js").Picture} */
 function points(names, against, of) {
-  const as = FIGURES.find(([name]) => name === against);
+  const as = figuresOf(names).find(([name]) => name === against);
   const number = (/** @type {string} */ id) => as ? compared.figures[id]?.[against] : compared.numbers[against]?.[id];
   const text = (/** @type {string} */ id) => compared.differences[against]?.[id] ?? String(compared.figures[id]?.[against] ?? "–");
   const numeric = names.every((id) => typeof number(id) === "number"), levels = numeric ? [] : [...new Set(names.map(text))].sort();

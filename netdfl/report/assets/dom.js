@@ -39,6 +39,13 @@ export function percent(value) {
   return value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)}%`;
 }
 
+const SHARES = ["mean_local_accuracy", "mean_personal_accuracy"];
+
+/** A metric that runs have beside the usual figures: its name, words, and how its values are written. @param {string} name @returns {[string, string, (value: any) => string]} */
+export function metric(name) {
+  return [name, name.replaceAll("_", " "), SHARES.includes(name) ? percent : figure];
+}
+
 /** @param {number|null|undefined} value @returns {string} `40 ms`, `3.2 s`, `2 min 5 s`. */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";

@@ -1,14 +1,14 @@
 // The page of many runs: a list, page by page, with filters, columns and groups; what is ticked is compared.
 import { beside, compare } from "./beside.js";
-import { bytes, choice, count, el, figure, percent, seconds, table } from "./dom.js";
+import { bytes, choice, count, el, figure, metric, percent, seconds, table } from "./dom.js";
 import { repeatForm } from "./repeat.js";
 import { keep, oneOf, state } from "./state.js";
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app")), address = app.dataset.live ?? "";
 const write = JSON.parse(document.getElementById("data")?.textContent || "{}").write === true;
 /** @typedef {[string, string, (v: any) => string]} Column */
-const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String], ["reasons", "why", (reasons) => reasons.join("; ")]]);
-const LESS = ["name", "world", "nodes", "rounds", "reasons"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s"], LIVE_MS = 2000;
+const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["virtual_duration_s", "virtual time", seconds], ["state", "state", String], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String], ["reasons", "why", (reasons) => reasons.join("; ")]]);
+const LESS = ["name", "world", "nodes", "rounds", "reasons", "virtual_duration_s", "state"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s", "virtual_duration_s"], LIVE_MS = 2000;
 const TONES = ["pass", "done", "fail"];
 /** @type {any} */
 let known = null;
@@ -84,17 +84,18 @@ function draw() {
   if (known.runs.some((/** @type {any} */ run) => run.state === "running") && !document.hidden) due = setTimeout(load, LIVE_MS);
 }
 
-/** All columns that there are: those of every run, and the keys in which runs differ. @returns {Column[]} */
+/** All columns that there are: those of every run, metrics, the keys in which runs differ, and those that were chosen. @returns {Column[]} */
 function columns() {
-  const asked_ = (state().get("columns") ?? "").split(",").filter((name) => name && !COLUMNS.some(([known_]) => known_ === name));
-  return [...COLUMNS.filter(([name]) => known.columns.includes(name)), ...[...new Set([...known.keys, ...asked_])].map((name) => /** @type {Column} */ ([name, name, String]))];
+  const given = COLUMNS.filter(([name]) => known.columns.includes(name)), metrics = known.metrics.map(metric);
+  const asked_ = (state().get("columns") ?? "").split(",").filter((name) => name && ![...COLUMNS, ...metrics].some(([known_]) => known_ === name));
+  return [...given, ...metrics, ...[...new Set([...known.keys, ...asked_])].map((name) => /** @type {Column} */ ([name, name, String]))];
 }
 
 /** The columns that are shown. @returns {Column[]} */
 function shown() {
   const given = state().get("columns"), all = columns();
   if (given !== null) return all.filter(([name]) => given.split(",").includes(name));
-  return all.filter(([name]) => COLUMNS.some(([base]) => base === name) ? !LESS.includes(name) : known.usual_keys.includes(name));
+  return all.filter(([name]) => COLUMNS.some(([base]) => base === name) ? !LESS.includes(name) : known.usual_metrics.includes(name) || known.usual_keys.includes(name));
 }
 
 function toolbar() {
@@ -105,12 +106,19 @@ function toolbar() {
   tools.replaceChildren(
     choice("order by", names.some(([name]) => name === sort) ? names : [[sort, sort], ...names], sort, (name) => go({ sort: name, skip: null })),
     el("button", { click: () => go({ order: down ? "up" : "down", skip: null }), "aria-label": down ? "the highest or newest first; turn around" : "the lowest or oldest first; turn around" }, down ? "▾" : "▴"),
-    choice("group by", [["", "nothing"], ...(known.by && !names.some(([name]) => name === known.by) ? [/** @type {[string, string]} */ ([known.by, known.by])] : []), ...names.filter(([name]) => !["started", "place", "reasons", ...MEANS].includes(name))], known.by, (by) => go({ by, skip: null })),
-    el("details", { class: "columns" }, el("summary", { id: "more-keys", title: further.join(", ") || null }, further.length ? `columns: +${further.length} more ${further.length === 1 ? "key differs" : "keys differ"}` : "columns"), el("div", { class: "tools" }, ...all.map(box), el("button", { click: () => go({ columns: null }) }, "the usual ones"))),
+    choice("group by", [["", "nothing"], ...(known.by && !names.some(([name]) => name === known.by) ? [/** @type {[string, string]} */ ([known.by, known.by])] : []), ...names.filter(([name]) => !["started", "place", "reasons", ...MEANS, ...known.metrics].includes(name))], known.by, (by) => go({ by, skip: null })),
+    el("details", { class: "columns" }, el("summary", { id: "more-keys", title: further.join(", ") || null }, further.length ? `columns: +${further.length} more ${further.length === 1 ? "key differs" : "keys differ"}` : "columns"), el("div", { class: "tools" }, ...all.map(box), another(all), el("button", { click: () => go({ columns: null }) }, "the usual ones"))),
     ...(known.archived || state().get("archived") ? [el("label", {}, el("input", { type: "checkbox", id: "archived", checked: Boolean(state().get("archived")), change: () => go({ archived: state().get("archived") ? null : "yes", skip: null }) }), "archived too")] : []),
     el("button", { click: () => go({}) }, "look again"),
     el("button", { click: () => { for (const id of known.ids.slice(0, 60)) chosen.add(id); ticked(); } }, "compare all that fit"),
     el("button", { click: () => { chosen.clear(); ticked(); } }, "compare none"));
+}
+
+/** A box that names any key of the runs as a column, one in which they are all equal too. @param {Column[]} all */
+function another(all) {
+  const names = known.all_keys.filter((/** @type {string} */ name) => !all.some(([each]) => each === name));
+  const input = /** @type {HTMLInputElement} */ (el("input", { type: "search", id: "another-key", list: "all-keys", change: () => { if (input.value.trim()) { const name = input.value.trim(); input.value = ""; column(name, true); } } }));
+  return el("label", {}, "another key", input, el("datalist", { id: "all-keys" }, ...names.map((/** @type {string} */ name) => el("option", { value: name }))));
 }
 
 /** Change the state, and show it. @param {Object<string, string|number|null>} what */
@@ -149,7 +157,8 @@ function mark(verdict) {
 }
 
 function groups() {
-  const used = COLUMNS.filter(([name]) => MEANS.includes(name) && known.groups.some((/** @type {any} */ group) => group[name] !== null));
+  const means = [...COLUMNS.filter(([name]) => MEANS.includes(name)), ...known.metrics.map(metric)].filter(([name]) => known.groups.some((/** @type {any} */ group) => typeof group[name] === "number"));
+  const asked_ = means.filter(([name]) => (state().get("columns") ?? "").split(",").includes(name)), used = asked_.length ? asked_ : means.filter(([name]) => MEANS.includes(name) || known.usual_metrics.includes(name));
   const body = known.groups.map((/** @type {any} */ group) => {
     const verdicts = Object.entries(group.verdicts).flatMap(([verdict, number], i) => [i ? ", " : "", `${number} `, mark(verdict)]);
     const cells = /** @type {[string, Node|string][]} */ ([[known.by, group.value === "–" ? "–" : el("button", { click: () => inside(group.value) }, group.value)], ["runs", count(group.runs)], ["verdicts", el("span", {}, ...verdicts)], ...used.map(([name, words, of]) => /** @type {[string, string]} */ ([`mean ${words}`, of(group[name])])),
