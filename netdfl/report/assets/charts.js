@@ -2,11 +2,13 @@
 import { bytes, choice, color, el, figure, onColors, percent, seconds } from "./dom.js";
 import { choose, fleetRound, goTo, now, on, placeOf, rounds, rowOf, view } from "./model.js";
 import { downloads, LOG_AXIS, LOG_SCALE, smoothed, SMOOTHINGS } from "./picture.js";
-import { keep, oneOf } from "./state.js";
+import { keep, oneOf, state } from "./state.js";
 
 /** @typedef {{name: string, x: (number|null)[], y: (number|null)[], color: string, dash?: number[], low?: boolean, high?: boolean, nodes?: (number|null)[]}} Curve */
 
-const options = { x: oneOf("x", ["round", "time", "bytes"]), smooth: Number(oneOf("smooth", SMOOTHINGS.map(([value]) => value))) };
+const options = { x: "round", smooth: 1 };
+/** What begins the name, in the address, of a chart's scale; the chart's title ends it. */
+const SCALE = "scale.";
 /** @type {any[]} */
 let plots = [];
 
@@ -20,9 +22,11 @@ export function charts() {
   const draw = () => {
     const { frame } = view.data;
     const axes = /** @type {[string, string][]} */ ([["round", "round"], ...(frame.by_round ? [] : [["time", "time"]]), ["bytes", "bytes sent"]]);
-    if (!axes.some(([name]) => name === options.x)) options.x = "round";
-    const set = (/** @type {Partial<typeof options>} */ what) => { Object.assign(options, what); keep({ x: options.x === "round" ? null : options.x, smooth: options.smooth > 1 ? options.smooth : null }); draw(); };
-    tools.replaceChildren(choice("by", axes, options.x, (x) => set({ x })), choice("smoothing", SMOOTHINGS, String(options.smooth), (value) => set({ smooth: Number(value) })), el("button", { id: "reset", click: () => set({ x: "round", smooth: 1 }) }, "reset"));
+    options.x = oneOf("x", axes.map(([name]) => name));
+    options.smooth = Number(oneOf("smooth", SMOOTHINGS.map(([value]) => value)));
+    const set = (/** @type {Object<string, string|null>} */ what) => { keep(what); draw(); };
+    const linear = () => Object.fromEntries([...state().keys()].filter((name) => name.startsWith(SCALE)).map((name) => [name, null]));
+    tools.replaceChildren(choice("by", axes, options.x, (x) => set({ x: x === "round" ? null : x })), choice("smoothing", SMOOTHINGS, String(options.smooth), (value) => set({ smooth: value === "1" ? null : value })), el("button", { id: "reset", click: () => set({ x: null, smooth: null, ...linear() }) }, "reset"));
     for (const plot of plots) plot.destroy();
     plots = [];
     const drawn = figures();
@@ -34,6 +38,7 @@ export function charts() {
   on(["data", "chosen"], draw);
   on(["at"], mark);
   onColors(draw);
+  window.addEventListener("hashchange", () => { if (view.data) draw(); });
   new ResizeObserver(() => plots.forEach(resize)).observe(box);
   return section;
 }
@@ -135,7 +140,9 @@ function chart(what) {
   const figure_ = el("figure", { class: "chart" }, el("h3", {}, what.title), el("p", { class: "hint" }, what.words), plot, tools);
   /** @type {any} */
   let drawn = null;
-  const draw = (/** @type {boolean} */ log) => {
+  const can = what.curves.every((curve) => curve.y.every((value) => value === null || value > 0)), scale = `${SCALE}${what.title.toLowerCase().replaceAll(" ", "-")}`;
+  const draw = () => {
+    const usual = what.log ? ["log", "linear"] : ["linear", "log"], chosen_ = can ? oneOf(scale, usual) : usual[0], log = chosen_ === "log";
     if (drawn) { plots = plots.filter((each) => each !== drawn); drawn.destroy(); }
     drawn = plotted(plot, what, log);
     plots.push(drawn);
@@ -152,10 +159,10 @@ function chart(what) {
         each.button.textContent = `${each.words}: node ${node}, ${what.of(what.spread[each.value][place])}`;
       }
     };
-    tools.replaceChildren(...(what.curves.every((curve) => curve.y.every((value) => value === null || value > 0)) ? [choice("axis", [["linear", "linear"], ["log", "logarithmic"]], log ? "log" : "linear", (scale) => draw(scale === "log"))] : []), ...worst.map((each) => each.button), ...downloads(() => drawing(what, log)));
+    tools.replaceChildren(...(can ? [choice("axis", [["linear", "linear"], ["log", "logarithmic"]], chosen_, (value) => { keep({ [scale]: value === usual[0] ? null : value }); draw(); })] : []), ...worst.map((each) => each.button), ...downloads(() => drawing(what, log)));
     drawn.told();
   };
-  queueMicrotask(() => { if (plot.isConnected) draw(what.log); });
+  queueMicrotask(() => { if (plot.isConnected) draw(); });
   return figure_;
 }
 

@@ -1,7 +1,8 @@
 // The fleet as a graph: nodes and directed links, colored by what one chooses.
 import { bytes, choice, color, el, figure, fit, onColors, percent, scale, seconds } from "./dom.js";
-import { choose, isEnd, linksNow, nodes, on, ownFigures, phaseOf, quantile, valueOf, view } from "./model.js";
+import { choose, fleetRound, hasAllMessages, isEnd, linksNow, linksOfRound, nodes, on, ownFigures, phaseOf, quantile, valueOf, view } from "./model.js";
 import { panel } from "./panel.js";
+import { keep, oneOf, state } from "./state.js";
 
 const SIZE = 500;
 export const MOST_LINKS = 1500;
@@ -26,17 +27,18 @@ export function fleet() {
   const box = el("div", { class: "fleet" }, el("div", {}, place, legend, hint), panel());
   const section = el("section", { id: "fleet" }, el("h2", {}, "The fleet"), tools, box);
   const paint = () => requestAnimationFrame(() => { if (cy) restyle(legend); });
-  on(["data"], () => {
-    const known = colorings().filter(([name]) => name === "round" || (name === "phase" ? !view.data.frame.by_round : view.data.by_node[name]?.some(Boolean)));
-    if (!known.some(([name]) => name === chosen.node)) chosen.node = (known.find(([name]) => new Set(view.data.by_node[name] ?? []).size > 2) ?? known[0])[0];
-    if (!chosen.which) chosen.which = view.data.fleet.varies && view.data.messages.every === 1 ? "round" : "all";
-    const links = LINKS.filter(([name]) => name !== "delay" || view.data.links.median);
+  const set = (/** @type {Object<string, string>} */ what) => { keep(what); fromAddress(); paint(); };
+  const head = () => {
+    const { known, links } = fromAddress();
     tools.replaceChildren(
-      choice("nodes by", known.map(([name, words]) => [name, words]), chosen.node, (name) => { chosen.node = name; paint(); }),
-      choice("links by", links.map(([name, words]) => [name, words]), chosen.link, (name) => { chosen.link = name; paint(); }),
-      choice("links", [["all", "all until now"], ["round", "of this round"]], chosen.which, (which) => { chosen.which = which; paint(); }),
+      choice("nodes by", known.map(([name, words]) => [name, words]), chosen.node, (nodes_by) => set({ nodes_by })),
+      choice("links by", links.map(([name, words]) => [name, words]), chosen.link, (links_by) => set({ links_by })),
+      choice("links", [["all", "all until now"], ["round", "of this round"]], chosen.which, (links) => set({ links })),
       el("button", { click: () => cy?.fit(undefined, 20) }, "whole graph"),
       ...finder());
+  };
+  on(["data"], () => {
+    head();
     box.classList.toggle("few", view.data.frame.num_nodes <= 4);
     build(place);
     hint.textContent = words();
@@ -45,7 +47,20 @@ export function fleet() {
   on(["at", "status"], paint);
   on(["chosen"], () => { if (worstOnly) build(place); mark(); paint(); });
   onColors(paint);
+  window.addEventListener("hashchange", () => { if (view.data) { head(); paint(); } });
   return section;
+}
+
+/** Take from the address by what nodes and links are colored, and which are drawn; returns what there is to choose from. */
+function fromAddress() {
+  const { by_node, frame, fleet, links: kept, messages } = view.data;
+  const known = colorings().filter(([name]) => name === "round" || (name === "phase" ? !frame.by_round : by_node[name]?.some(Boolean)));
+  const names = known.map(([name]) => name), asked = state().get("nodes_by") ?? "", telling = names.find((name) => new Set(by_node[name] ?? []).size > 2);
+  chosen.node = [asked, chosen.node, telling ?? names[0]].find((name) => names.includes(name)) ?? names[0];
+  const links = LINKS.filter(([name]) => name !== "delay" || kept.median);
+  chosen.link = oneOf("links_by", links.map(([name]) => name));
+  chosen.which = oneOf("links", fleet.varies && messages.every === 1 ? ["round", "all"] : ["all", "round"]);
+  return { known, links };
 }
 
 function words() {
@@ -138,7 +153,7 @@ function restyle(legend) {
   const numbers = [...values.values()].filter((value) => value !== null).map(Number);
   const low = Math.min(...numbers), high = Math.max(...numbers);
   const traffic = linksNow(), strengths = [...traffic.values()].map(strength).filter((value) => value !== null).map(Number);
-  const most = Math.max(0, ...strengths);
+  const most = Math.max(0, ...strengths), round = ofRound() ? linksOfRound() : null;
   cy.batch(() => {
     cy.nodes().forEach((/** @type {any} */ each) => {
       const node = each.data("node"), value = values.get(node), phase = phaseOf(node).phase;
@@ -150,7 +165,7 @@ function restyle(legend) {
     });
     cy.edges().forEach((/** @type {any} */ each) => {
       const link = traffic.get(`${each.data("src")}-${each.data("dst")}`), value = link ? strength(link) : null;
-      const hidden = chosen.which === "round" && view.data.messages.every === 1 && view.data.links.src.length > 0 && !link?.recent;
+      const hidden = round !== null && !round.has(`${each.data("src")}-${each.data("dst")}`);
       const picked = view.link !== null && view.link[0] === each.data("src") && view.link[1] === each.data("dst");
       const bad = ["lost", "late", "fate"].includes(chosen.link) && value !== null && value > 0;
       const share = value === null || !most ? 0 : value / most;
@@ -159,6 +174,11 @@ function restyle(legend) {
     });
   });
   explain(legend, low, high, most);
+}
+
+/** Whether only the links of the moment's round are drawn. */
+function ofRound() {
+  return chosen.which === "round" && hasAllMessages() && view.data.links.src.length > 0;
 }
 
 /** @param {import("./model.js").Traffic} link @returns {number|null} */
@@ -183,6 +203,7 @@ function explain(legend, low, high, most) {
     requestAnimationFrame(() => { const { context, width } = fit(canvas, 11); for (let x = 0; x < width; x++) { context.fillStyle = scale(x / width); context.fillRect(x, 0, 1.5, 11); } });
   }
   if (by && chosen.link !== "fate") parts.push(el("span", {}, `links: ${by[1]}, at most ${by[2](most)}`));
+  if (ofRound()) parts.push(el("span", {}, `links of round ${fleetRound()}`));
   if (view.data.fleet.died.length) parts.push(el("span", {}, "dashed rim: down or dead"));
   legend.replaceChildren(...parts);
 }

@@ -1,11 +1,13 @@
 // Lanes: what each node did when, and, looked at closely, the messages between them.
 import { choice, el, key, onColors, seconds } from "./dom.js";
 import { choose, goTo, isEnd, linksNow, nodes, now, on, placeOf, rounds, rowOf, view } from "./model.js";
+import { keep, oneOf } from "./state.js";
 import { LANE, LANE_KEY, LEFT, paintStrips, pan, zoom } from "./strips.js";
 
 const MOST_LANES = 80;
 const span = { from: 0, to: 1, which: "all" };
 const LOST = ["lost", "undeliverable"];
+const WHICH = /** @type {[string, string][]} */ ([["all", "all nodes"], ["near", "the chosen node and its neighbors"], ["stall", "nodes of stalls"]]);
 
 /** @returns {HTMLElement} */
 export function lanes() {
@@ -17,18 +19,23 @@ export function lanes() {
   const draw = () => { if (view.data && !section.hidden) said.textContent = paint(canvas); };
   let due = false;
   const soon = () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; draw(); }); } };
+  const head = () => {
+    span.which = oneOf("lanes", WHICH.map(([name]) => name));
+    tools.replaceChildren(
+      choice("lanes", WHICH, span.which, (lanes) => { keep({ lanes: lanes === "all" ? null : lanes }); span.which = lanes; draw(); }),
+      ...[["closer", 0.4], ["further", 2.5]].map(([words, factor]) => el("button", { id: words === "closer" ? "zoom" : null, click: () => { zoom(span, limits(), Number(factor), middle()); draw(); } }, String(words))),
+      ...[["earlier", -0.5], ["later", 0.5]].map(([words, by]) => el("button", { click: () => { pan(span, limits(), Number(by)); draw(); } }, String(words))),
+      el("button", { click: () => { [span.from, span.to] = [0, end()]; draw(); } }, "whole run"));
+  };
   on(["data"], () => {
     section.hidden = view.data.frame.by_round || !view.data.by_node.ends;
     if (!document.getElementById("zoom")) [span.from, span.to] = [0, end()];
     span.to = Math.max(span.from + 1e-9, view.follow && span.from === 0 ? end() : Math.min(span.to, end()));
-    tools.replaceChildren(
-      choice("lanes", [["all", "all nodes"], ["near", "the chosen node and its neighbors"], ["stall", "nodes of stalls"]], span.which, (which) => { span.which = which; draw(); }),
-      ...[["closer", 0.4], ["further", 2.5]].map(([words, factor]) => el("button", { id: words === "closer" ? "zoom" : null, click: () => { zoom(span, limits(), Number(factor), middle()); draw(); } }, String(words))),
-      ...[["earlier", -0.5], ["later", 0.5]].map(([words, by]) => el("button", { click: () => { pan(span, limits(), Number(by)); draw(); } }, String(words))),
-      el("button", { click: () => { [span.from, span.to] = [0, end()]; draw(); } }, "whole run"));
+    head();
     soon();
   });
   on(["at", "chosen", "status"], soon);
+  window.addEventListener("hashchange", () => { if (view.data) { head(); soon(); } });
   pointers(canvas, said, soon);
   onColors(draw);
   new ResizeObserver(soon).observe(section);

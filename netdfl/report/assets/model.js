@@ -61,6 +61,7 @@ export function take(data) {
   view.data = data;
   rows = null;
   traffic = null;
+  graph = null;
   view.at = time === null ? data.frame.moments.length - 1 : placeOf(time);
   changed("data");
 }
@@ -176,9 +177,11 @@ function standingAt(node, time) {
   return null;
 }
 
-/** @typedef {{src: number, dst: number, sent: number, nbytes: number, delays: number[], of: Object<string, number>, recent: boolean}} Traffic */
-/** @type {{at: number, recent: boolean, links: Map<string, Traffic>}|null} */
+/** @typedef {{src: number, dst: number, sent: number, nbytes: number, delays: number[], of: Object<string, number>}} Traffic */
+/** @type {{at: number, links: Map<string, Traffic>}|null} */
 let traffic = null;
+/** @type {{round: number, links: Set<string>}|null} */
+let graph = null;
 
 /** Whether every message is among the data, so that links can be counted up to any moment. */
 export function hasAllMessages() {
@@ -195,12 +198,26 @@ export function fleetRound() {
 /** What each link carried until now, or, where not all messages are kept, in the whole run. @returns {Map<string, Traffic>} */
 export function linksNow() {
   if (traffic?.at === view.at) return traffic.links;
-  traffic = { at: view.at, recent: true, links: hasAllMessages() ? counted() : whole() };
+  traffic = { at: view.at, links: hasAllMessages() ? counted() : whole() };
   return traffic.links;
 }
 
+/** Kinds of messages that go along the graph; others answer them, or go elsewhere. */
+const ALONG = ["data", "board", "request", "reply"];
+
+/** The links of the round in which most of the fleet is, as `src-dst`: those that models went over, or will. Needs all messages. */
+export function linksOfRound() {
+  const round = fleetRound(), { messages } = view.data;
+  if (graph?.round === round) return graph.links;
+  graph = { round, links: new Set() };
+  for (let i = 0; i < messages.src.length; i++) {
+    if (messages.round[i] === round && ALONG.includes(messages.kinds[messages.kind[i]])) graph.links.add(`${messages.src[i]}-${messages.dst[i]}`);
+  }
+  return graph.links;
+}
+
 function counted() {
-  const { messages, frame } = view.data, time = now(), round = fleetRound();
+  const { messages, frame } = view.data, time = now();
   /** @type {Map<string, Traffic>} */
   const found = new Map();
   for (let i = 0; i < messages.src.length; i++) {
@@ -208,10 +225,9 @@ function counted() {
     if (sent > time) { if (frame.by_round) continue; else break; }
     const edge = `${messages.src[i]}-${messages.dst[i]}`;
     let link = found.get(edge);
-    if (!link) found.set(edge, link = { src: messages.src[i], dst: messages.dst[i], sent: 0, nbytes: 0, delays: [], of: {}, recent: false });
+    if (!link) found.set(edge, link = { src: messages.src[i], dst: messages.dst[i], sent: 0, nbytes: 0, delays: [], of: {} });
     link.sent += 1;
     link.nbytes += messages.nbytes[i];
-    link.recent ||= messages.round[i] === round;
     const arrived = frame.by_round ? sent : messages.arrived[i] ?? sent;
     const fate = arrived > time ? "unfinished" : messages.classes[messages.fate[i]];
     link.of[fate] = (link.of[fate] ?? 0) + 1;
@@ -229,7 +245,7 @@ function whole() {
     const of = {};
     for (const name of FATES) if (links[name]?.[i]) of[name] = links[name][i];
     const delays = links.median && links.median[i] !== null ? [links.fastest[i], links.median[i], links.slow[i]] : [];
-    found.set(`${links.src[i]}-${links.dst[i]}`, { src: links.src[i], dst: links.dst[i], sent: links.sent[i], nbytes: links.nbytes[i], delays, of, recent: true });
+    found.set(`${links.src[i]}-${links.dst[i]}`, { src: links.src[i], dst: links.dst[i], sent: links.sent[i], nbytes: links.nbytes[i], delays, of });
   }
   return found;
 }

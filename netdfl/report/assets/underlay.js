@@ -2,11 +2,12 @@
 import { bytes, choice, color, el, figure, fit, onColors, percent, scale, seconds } from "./dom.js";
 import { goTo, isEnd, now, on, placeOf, view } from "./model.js";
 import { ticks } from "./picture.js";
+import { keep, state } from "./state.js";
 
 /** @typedef {{src: number, dst: number, rate_bps: number|null, latency_s: number, loss: number, down: [number, number|null][], nbytes: number, load: (number|null)[]|null, shared: string, num_shared: number}} CoreLink */
 
 const SVG = "http://www.w3.org/2000/svg", SIZE = 420, ROOM = 46, ROW = 18, MOST_ROWS = 24, NAMED = 60;
-const state = { link: -1 };
+const chosen = { link: -1 };
 
 /** @returns {HTMLElement} */
 export function underlay() {
@@ -14,16 +15,18 @@ export function underlay() {
   const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "lanes", role: "img", "aria-label": "the load of each core link by time, one row each; the list of core links above says the same of the one that is chosen" }));
   const hint = el("p", { class: "hint" }), legend = el("p", { class: "hint" });
   const section = el("section", { id: "underlay" }, el("h2", {}, "The underlay: who shares which core link"), tools, said, place, legend, canvas, hint);
-  const paint = () => { if (view.data && !section.hidden) { draw(place); heat(canvas); said.textContent = words(state.link); } };
-  const pick = (/** @type {number} */ link) => { state.link = link; list(); paint(); };
-  const list = () => tools.replaceChildren(choice("core link", ranked().map((link) => [String(link), name(link)]), String(state.link), (link) => pick(Number(link))));
+  const paint = () => { if (view.data && !section.hidden) { draw(place); heat(canvas); said.textContent = words(chosen.link); } };
+  const pick = (/** @type {number} */ link) => { chosen.link = link; keep({ core: name(link) }); list(); paint(); };
+  const list = () => tools.replaceChildren(choice("core link", ranked().map((link) => [String(link), name(link)]), String(chosen.link), (link) => pick(Number(link))));
   let due = false;
   const soon = () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; paint(); }); } };
   on(["data"], () => {
     section.hidden = !view.data.underlay?.links.length;
     if (section.hidden) return;
     const of = view.data.underlay, narrow = of.links.findIndex((/** @type {CoreLink} */ _, /** @type {number} */ link) => name(link) === of.bottleneck);
-    if (!of.links[state.link]) state.link = narrow >= 0 ? narrow : ranked()[0];
+    const asked = ranked().find((link) => name(link) === state().get("core"));
+    if (asked !== undefined) chosen.link = asked;
+    if (!of.links[chosen.link]) chosen.link = narrow >= 0 ? narrow : ranked()[0];
     list();
     legend.textContent = "Lines are core links, one for each direction, on the right of who travels on it: from dark (idle) to light (full), wider where more goes over; dashed in red while cut. The whole run's mean is shown where the handle is at its end. A click chooses.";
     hint.textContent = (of.by_time ? "Rows are core links, the fullest first: dark is idle, light is full. A message's bytes count as evenly spread over its time. A click sets the moment." : "This record has no time of every message, so loads by time are left out.")
@@ -97,7 +100,7 @@ function draw(place) {
     const [x1, y1] = at(each.src), [x2, y2] = at(each.dst), long = Math.hypot(x2 - x1, y2 - y1) || 1, aside = 4 / long;
     const load = loadNow(each), down = isDown(each), ends = { x1: x1 - aside * (y2 - y1), y1: y1 + aside * (x2 - x1), x2: x2 - aside * (y2 - y1), y2: y2 + aside * (x2 - x1) };
     const thick = 1.5 + 5 * (load === null ? each.nbytes / most : Math.min(1, load));
-    if (link === state.link) root.append(s("line", { ...ends, stroke: fill, "stroke-width": thick + 5, "stroke-linecap": "round", opacity: 0.35 }));
+    if (link === chosen.link) root.append(s("line", { ...ends, stroke: fill, "stroke-width": thick + 5, "stroke-linecap": "round", opacity: 0.35 }));
     root.append(s("line", { ...ends, "data-link": link, class: "core", stroke: down ? color("fail") : load === null ? color("soft") : scale(load), "stroke-width": down ? 3 : thick, "stroke-dasharray": down ? "6 4" : null }, s("title", {}, words(link))));
     root.append(s("line", { ...ends, "data-link": link, class: "core", stroke: "transparent", "stroke-width": 9 }));
   });
@@ -126,7 +129,7 @@ function heat(canvas) {
     each.load?.forEach((load, i) => { if (i) { context.fillStyle = scale(load ?? 0); context.fillRect(x(moments[i - 1]), top + 2, Math.max(1, x(moments[i]) - x(moments[i - 1]) + 0.4), ROW - 4); } });
     context.fillStyle = color("fail");
     for (const [since, until] of each.down) context.fillRect(x(since), top + ROW - 4, x(Math.min(last, until ?? last)) - x(since), 2);
-    context.fillStyle = color(link === state.link ? "ink" : "soft");
+    context.fillStyle = color(link === chosen.link ? "ink" : "soft");
     const room = Math.floor(left / 7), text = `${name(link) === of.bottleneck ? "▸ " : ""}${name(link)}`;
     context.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, 2, top + 13);
   });
