@@ -15,6 +15,7 @@ TEST = (
     "without this correction. What is the same in every run of both, or the same in both for every seed, up to "
     "rounding, is not tested and not counted"
 )
+SHORT_TEST = f"paired t-tests over the seeds, corrected by Holm, {LEVEL:g}"
 DETAILS = (
     "What differs does so by the test of the differences, or in every run. Equal numbers are marked alike. Nothing is "
     "marked where that would be all, where no two rows share two seeds, or where it is not known whether more is better"
@@ -38,7 +39,8 @@ def bold_rule(points: Sequence[GridPoint]) -> str:
     others = [path for path in paths if path != key and len({dict(point.values)[path] for point in points}) > 1]
     named = " and ".join(key_words(path, paths) for path in others)
     level = f"for each {named} " if named else ""
-    return f"Bold: {level}the best mean, and the next ones down to the first that differs from it significantly."
+    shown = f"the best mean, and the next ones down to the first that differs from it significantly ({SHORT_TEST})."
+    return f"Bold: {level}{shown}"
 
 
 def caption_start(names: Sequence[str], title: str, seeds: str, *, deviation: bool, interval: bool) -> str:

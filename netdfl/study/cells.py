@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -48,6 +48,8 @@ class CellResult:
     kept: Json = field(default_factory=dict)
     """Further metrics of the run, stored if the cell was run for a published table (`netdfl.study.keeping`)."""
     problems: tuple[Problem, ...] = ()
+    notices: tuple[str, ...] = ()
+    """Remarks on the cell's scenario, such as what `auto` stands for."""
 
     @property
     def failed(self) -> bool:
@@ -70,6 +72,8 @@ class CellJob:
     world: str
     cost_s: float = 0.0
     """The CPU time in s that the run will take; 0 if it is not known."""
+    notices: tuple[str, ...] = ()
+    """Remarks on the cell's scenario, such as what `auto` stands for."""
 
 
 def look(
@@ -92,9 +96,9 @@ def look(
         path = _place(folder, loaded)
         ran = finished(cell, path)
         if ran is None:
-            waiting.append(CellJob(scenario, cell, path, loaded.world.kind))
+            waiting.append(CellJob(scenario, cell, path, loaded.world.kind, notices=loaded.notices))
         else:
-            found.append(ran)
+            found.append(replace(ran, notices=loaded.notices))
     return found, waiting
 
 
@@ -162,7 +166,8 @@ def run_all(
             if code is None:
                 continue
             for job in alike:
-                done(finished(job.cell, job.path) or CellResult(job.cell, job.path, code, None, _log(job)))
+                ran = finished(job.cell, job.path) or CellResult(job.cell, job.path, code, None, _log(job))
+                done(replace(ran, notices=job.notices))
     except BaseException:
         runner.stop()
         raise

@@ -13,12 +13,19 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult
-from netdfl.study.curves import MOST_BANDS, Stroke, by_line, looks_of, note_of, of_fleet, sent
+from netdfl.study.curves import MOST_BANDS, STROKES, Stroke, by_line, looks_of, note_of, of_fleet, sent
+from netdfl.study.labels import key_words
+from netdfl.study.plan import Values
 from netdfl.study.plots import columns, legend_below, name_y, open_frame, save
+from netdfl.study.rivals import level_of, rival_key, rival_of
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
 GRID = 60
 """The number of points of a mean curve over time or bytes, where the points of single runs differ."""
+MOST_ROWS = 4
+"""The most rows of panels, one for each level of what varies beside the methods."""
+WIDTH, HEIGHT = 2.5, 2.3
+"""The size of a panel in inches: letters of a plot as wide as a page's text can still be read."""
 Trace = tuple[Sequence[float], Sequence[float]]
 """The points of one run: the abscissas (round, seconds or bytes), and the metric at each."""
 
@@ -68,8 +75,43 @@ def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> Cur
 
 
 def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: bool = False) -> None:
-    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; draw nothing if it was not recorded."""
+    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; draw nothing if it was not recorded.
+
+    Lines with bands lie over each other. So where there are more than `MOST_BANDS`, each level of what varies beside
+    the methods has a row of its own.
+    """
     lines = by_line(ran)
+    panels = _panels(lines, metric, log=log)
+    if not panels:
+        return
+    rows, looks = _rows(lines), looks_of(lines)
+    labels = {name: name for name in lines}
+    if len(rows) > 1:  # the row says the level, so the same line stands for a method in all of them
+        labels = _methods(lines)
+        looks = {name: (color, STROKES[0]) for name, (color, _) in looks.items()}
+    width = 1 + WIDTH * len(panels)
+    ncols = columns(set(labels.values()), width, most=3)
+    height = 0.8 + HEIGHT * len(rows) + 0.3 * len(set(labels.values())) / ncols
+    figure = Figure(figsize=(width, height), dpi=160, layout="constrained")
+    grid = figure.subplots(len(rows), len(panels), sharex="col", sharey=True, squeeze=False)
+    for row, (level, names) in zip(grid, rows.items(), strict=True):
+        for axes, bands in zip(row, panels.values(), strict=True):
+            _draw_bands(axes, {labels[name]: bands[name] for name in names}, {labels[n]: looks[n] for n in names})
+        name_y(row[0], FigureSpec(y=metric, x="round", log=log))
+        row[0].set_title(level, loc="left", fontsize=10)
+    for axes, name in zip(grid[-1], panels, strict=True):
+        axes.set_xlabel(name)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
+        if "bytes" in name:
+            axes.xaxis.set_major_formatter(EngFormatter("B"))
+    most = max(map(len, rows.values()))
+    note = _note(panels, max(map(len, lines.values())), most, log=log)
+    legend_below(figure, ncols, note)
+    save(figure, folder / f"{metric}_learning.png")
+
+
+def _panels(lines: Mapping[str, Sequence[CellResult]], metric: str, *, log: bool) -> dict[str, dict[str, CurveBand]]:
+    """Return the curves of each line by what they are drawn over: rounds, time and bytes, where these tell anything."""
     panels = {
         name: bands
         for name, trace in ABSCISSAS.items()
@@ -79,29 +121,45 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
             }
         )
     }
-    if not panels:
-        return
-    if _is_round_by_another_name(panels.get("round", {}), panels.get(BYTES_SENT, {})):
+    if panels and _is_round_by_another_name(panels.get("round", {}), panels.get(BYTES_SENT, {})):
         del panels[BYTES_SENT]
-    width = 1 + 3.6 * len(panels)
-    ncols = columns(lines, width, most=3)
-    figure = Figure(figsize=(width, 3.6 + 0.48 * len(lines) / ncols), dpi=130, layout="constrained")
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    looks = looks_of(lines)
-    for axes, (name, bands) in zip(row, panels.items(), strict=True):
-        _draw_bands(axes, bands, looks)
-        axes.set_xlabel(name)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
-        if "bytes" in name:
-            axes.xaxis.set_major_formatter(EngFormatter("B"))
-    name_y(row[0], FigureSpec(y=metric, x="round", log=log))
-    seeds = max(map(len, lines.values()))
-    note = note_of(f"{'geometric ' * log}mean", seeds)
-    if seeds > 1:
-        few = len(lines) <= MOST_BANDS
-        note += "; band: its 95 % confidence interval" if few else f"; no bands, as there are {len(lines)} lines"
-    legend_below(figure, ncols, note)
-    save(figure, folder / f"{metric}_learning.png")
+    return panels
+
+
+def _rows(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, list[str]]:
+    """Return the names of the lines of each row of panels, by the row's title: one row, or one for each level."""
+    places = {name: (cells[0].cell.case, cells[0].cell.values) for name, cells in lines.items()}
+    key = rival_key(places.values())
+    levels: dict[Values, list[str]] = {}
+    for name, place in places.items():
+        levels.setdefault(level_of(place, key), []).append(name)
+    if len(lines) <= MOST_BANDS or len(levels) > MOST_ROWS or max(map(len, levels.values())) > MOST_BANDS:
+        return {"": list(lines)}
+    paths = [path for place in places.values() for path, _ in place[1]]
+    return {_title(level, list(dict.fromkeys(paths))): names for level, names in levels.items()}
+
+
+def _methods(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, str]:
+    """Return what is compared in each line, its case or its value of the compared key, by the line's name."""
+    places = {name: (cells[0].cell.case, cells[0].cell.values) for name, cells in lines.items()}
+    key = rival_key(places.values())
+    return {name: rival_of(place, key) for name, place in places.items()}
+
+
+def _title(level: Values, paths: Sequence[str]) -> str:
+    return ", ".join(f"{key_words(path, paths)} {value}" for path, value in level)
+
+
+def _note(panels: Mapping[str, Mapping[str, CurveBand]], num_seeds: int, most: int, *, log: bool) -> str:
+    """Return the note of a plot on its lines and bands; `most` is the largest number of lines in a panel."""
+    note = note_of(f"{'geometric ' * log}mean", num_seeds)
+    if num_seeds < 2:
+        return note
+    note += "; band: its 95 % confidence interval" if most <= MOST_BANDS else f"; no bands, as there are {most} lines"
+    ends = [name for name in panels if name != "round"]
+    return (
+        f"{note}; over time{' and bytes' * (BYTES_SENT in ends)} to where the first of the runs ended" if ends else note
+    )
 
 
 def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand], looks: Mapping[str, tuple[str, Stroke]]) -> None:

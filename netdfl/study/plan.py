@@ -20,6 +20,8 @@ from netdfl.study.source import GridSource, written
 
 Values = tuple[tuple[str, str], ...]
 """Varied values: pairs of a path of the scenario, or a name, and the value as text."""
+LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
+"""The metrics that every sweep draws over rounds, time and bytes."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ def _plan(name: str, sweep: Sweep, folder: Path, study: Document) -> GridPlan:
         for name, values in sweep.vary.items()
     }
     cases, source = _overrides(sweep.cases) or {"": []}, GridSource(study, name, scenario)
-    return GridPlan(name, scenario, cases, vary, sweep.seeds, sweep.figures, source=source)
+    return GridPlan(name, scenario, cases, vary, sweep.seeds, sweep.figures, LEARNING, source)
 
 
 def _overrides(cases: Cases) -> dict[str, Sequence[str]]:

@@ -75,7 +75,7 @@ def marks_of(ranked: Sequence[int], shown: Mapping[int, str], differs: Mapping[i
     """Return the marks of the points of one level.
 
     The best and the next ones are marked, down to the first that differs from the best; a point that was not compared
-    with it is passed over. Points whose numbers look alike are marked alike.
+    with it is passed over. Points whose numbers look alike are marked alike, and none is where all would be.
 
     Args:
         ranked: the indices of the points, the best first.
@@ -91,4 +91,4 @@ def marks_of(ranked: Sequence[int], shown: Mapping[int, str], differs: Mapping[i
             break
         marked |= {shown[index]} if index in differs else set()
     best = {index for index in ranked if shown[index] in marked}
-    return RowMarks(best, set(ranked) - set(differs) - best)
+    return NO_MARKS if len(best) == len(ranked) else RowMarks(best, set(ranked) - set(differs) - best)

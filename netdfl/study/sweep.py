@@ -22,8 +22,8 @@ from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.checking import checked_grids, first_seed
 from netdfl.study.figure_files import names_of, remove, stems_of
-from netdfl.study.labels import labels_of, shortened
-from netdfl.study.plan import Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
+from netdfl.study.labels import Labels, labels_of, shortened
+from netdfl.study.plan import LEARNING, Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
 from netdfl.study.plots import is_word, name_of
 from netdfl.study.progress import FILE, StudyPlan, StudyState
 from netdfl.study.refusals import check_values
@@ -31,7 +31,7 @@ from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
-from netdfl.study.warned import warnings_of
+from netdfl.study.warned import notices_of, warnings_of
 
 SHOWN = (
     "test_accuracy",
@@ -44,8 +44,6 @@ SHOWN = (
     "lost",
     "late",
 )
-LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
-"""The metrics drawn over rounds, time and bytes if a sweep names no plots."""
 LOGS = frozenset({"error", "consensus_distance"})
 
 
@@ -152,10 +150,13 @@ def _plan_of(file: Path, vary: Sequence[str]) -> GridPlan:
 
 
 def _with_own_figures(plan: GridPlan, points: Sequence[GridPoint]) -> GridPlan:
-    """Return `plan` with plots of the metrics that the user's own task defines, such as `test_mae`, added."""
-    if not plan.learning:
-        return plan
+    """Return `plan` with plots of the metrics that the user's own task defines, such as `test_mae`, added.
+
+    A study names its plots against what varies itself.
+    """
     own = _own(points)
+    if plan.source is not None:
+        return replace(plan, learning=(*own, *plan.learning))
     drawn = [FigureSpec(y=name, x=plan.figures[0].x, log=False) for name in own if plan.figures]
     return replace(plan, figures=[*drawn, *plan.figures], learning=(*own, *plan.learning))
 
@@ -190,10 +191,20 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
 
     for each in known:
         done(each)
+    for note in _notes([*known, *waiting], labels):
+        console.print(f"note: {note}", markup=False, highlight=False)
     with bar_of(progress, console):
         run_all(waiting, jobs, done, far, make_runner=make_runner, needs=needs)
     (out / "cells").mkdir(parents=True, exist_ok=True)
     return write_results([found[cell] for cell in cells], plan, out, console)
+
+
+def _notes(cells: Sequence[CellResult | CellJob], labels: Labels) -> list[str]:
+    """Return the notices of the scenarios that can be run, each once, with names where it concerns some alone."""
+    can_run = [each for each in cells if not (isinstance(each, CellResult) and each.refused)]
+    named = [replace(each.cell, values=shortened(each.cell.values, labels)) for each in can_run]
+    common, of_some = notices_of((cell, each.notices) for cell, each in zip(named, can_run, strict=True))
+    return [*common, *of_some]
 
 
 def _drop_stale(plan: GridPlan, out: Path, console: Console) -> None:
@@ -217,10 +228,11 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
     points = [point._replace(values=shortened(point.values, labels)) for point in points]
     names = _worth_showing(points, plan.figures)
     called = [replace(each, cell=replace(each.cell, values=shortened(each.cell.values, labels))) for each in ran]
-    warned = warnings_of(called)
-    _write_tables(SweepTable(points, names, LOGS, warned), plan.name, out, console)
+    common, of_some = notices_of((each.cell, each.notices) for each in called if not each.refused)
+    warned = [*warnings_of(called), *of_some]
+    _write_tables(SweepTable(points, names, LOGS, [*warned, *common]), plan.name, out, console)
     undrawn = _draw(called, points, plan, out / "figures")
-    for drawn in undrawn if not plan.learning else ():
+    for drawn in undrawn if plan.source else ():
         console.print(f"figure {drawn.y} by {drawn.x} is not drawn: the runs have nothing to show", markup=False)
     if warned:
         lines = "".join(f"\n- {each}" for each in warned)

@@ -96,9 +96,7 @@ class SweepTable:
         levels = [[index for index in ranked if index in level] for level in levels_of(self.points)]
         rivals = [level for level in levels if len(level) > 1]
         told = [marks_of(level, shown, differing(self.points, level[0], found)) for level in rivals]
-        best = {index for each in told for index in each.best}
-        everywhere = len(best) == sum(map(len, rivals))
-        return NO_MARKS if everywhere else RowMarks(best, {index for each in told for index in each.unknown})
+        return RowMarks({i for each in told for i in each.best}, {i for each in told for i in each.unknown})
 
     def markdown(self) -> str:
         """Return the table in Markdown, with its legend and the differences."""

@@ -1,10 +1,11 @@
-"""The warnings of a sweep's runs, each kind once, as a reader has to know them before the figures."""
+"""The warnings of a sweep's runs and the notices of their scenarios, each once, for a reader of the figures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from netdfl.study.cells import CellResult
+from netdfl.study.plan import Cell
 from netdfl.study.plots import name_of
 
 MOST_NAMED = 3
@@ -22,6 +23,23 @@ def warnings_of(ran: Sequence[CellResult]) -> list[str]:
         for told in (each.result or {}).get("warnings", ()):
             texts.setdefault(told["kind"], {}).setdefault(place, told["text"])
     return [_sentence(kind, found, done) for kind, found in texts.items()]
+
+
+def notices_of(noted: Iterable[tuple[Cell, Sequence[str]]]) -> tuple[list[str], list[str]]:
+    """Return the notices of scenarios that concern all combinations, and those that concern some, with their names.
+
+    `noted` has the notices of each cell. What concerns some alone, such as another delivery, may make a comparison
+    unfair.
+    """
+    names: dict[str, None] = {}
+    texts: dict[str, dict[str, None]] = {}
+    for cell, notices in noted:
+        name = name_of(cell.case, cell.values)
+        names.setdefault(name)
+        for text in notices:
+            texts.setdefault(text, {}).setdefault(name)
+    common = [text for text, found in texts.items() if len(found) == len(names)]
+    return common, [f"{_named(list(found))}: {text}" for text, found in texts.items() if len(found) < len(names)]
 
 
 def _sentence(kind: str, texts: dict[int, str], done: Sequence[CellResult]) -> str:

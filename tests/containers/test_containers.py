@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
-from netdfl.scenario.load import loads
+from netdfl.record.run import open_run
+from netdfl.running.run import run
+from netdfl.scenario.load import load, loads
 from netdfl.worlds.containers.image import image_for
 from netdfl.worlds.containers.world import SUPERVISOR, is_alive, this_supervisor
+from tests import data_apart
 from tests.hostile.client import STRANGERS
 from tests.hostile.table import Placed
 from tests.warm import warm_python
@@ -107,6 +110,26 @@ def test_a_testbed_runs_by_compose_alone_and_is_collected(digits: Path, expected
     assert abs(accuracy(result(out)) - expected) <= 0.01
     assert result(out)["links"] == {"layer": "packet", "engine": "bridge"}
     assert "<html" in (out / "report.html").read_text()[:200]
+
+
+@pytest.mark.soak  # test_by_hand.py has nodes of which each finds its own file alone
+def test_the_nodes_of_a_testbed_read_what_lies_in_its_data(
+    tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, folder = data_apart.scenario(3, world={"kind": "containers", "image": image}), tmp_path / "testbed"
+    (tmp_path / "apart.json").write_text(json.dumps(scenario))
+    done("testbed", tmp_path / "apart.json", "--out", folder)
+    for node in range(3):
+        data_apart.write_file(folder / "data", node)
+    compose = ["docker-compose", "-p", "netdfl-test-data"]
+    try:
+        subprocess.run([*compose, "up"], cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
+        done("collect", folder, "--out", tmp_path / "collected")
+    finally:
+        subprocess.run([*compose, "down"], cwd=folder, check=True)
+    monkeypatch.setenv("NETDFL_DATA", str(folder / "data"))
+    simulated = run(load(scenario, on="simulated"), out=tmp_path / "simulated", page=False)
+    assert data_apart.personal(open_run(tmp_path / "collected")) == data_apart.personal(simulated.run)
 
 
 def wait_for_round(out: Path, node: int, round: int, run: subprocess.Popen[str], phase: str = "running") -> int:

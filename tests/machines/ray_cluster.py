@@ -10,14 +10,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.machines import separated
 from tests.machines.separated import Separated
 
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+NOTHING: Mapping[str, str] = MappingProxyType({})
 _SMALL = ["--object-store-memory=80000000", "--disable-usage-stats"]
 
 
@@ -39,11 +42,13 @@ class Cluster:
 
     kind = "ray"
 
-    def __init__(self, machines: Separated, *, lean: bool = False) -> None:
+    def __init__(self, machines: Separated, *, lean: bool = False, data: Path | None = None) -> None:
         """Nothing runs yet. Where Ray's dashboard is installed it takes jobs, at the address `jobs`.
 
-        A `lean` one takes no jobs and passes on no output of actors, and so starts with half as many processes.
+        A `lean` one takes no jobs and passes on no output of actors, and so starts with half as many processes. Each
+        machine has its datasets in its own folder below `data`, which has the machine's name.
         """
+        self._data = data
         port = 30000 + os.getpid() % 1000
         self.jobs = "" if lean or no_jobs() else f"http://127.0.0.1:{port}"
         self._small = [*_SMALL, "--include-log-monitor=false"] if lean else _SMALL
@@ -73,7 +78,8 @@ class Cluster:
         number = self.machines.names.index(name)
         at = [f"--address={self.address}", f"--node-ip-address={self.machines.address(number)}", "--num-cpus=2"]
         at.append("--resources=" + json.dumps({f"place-{number}": 1}))
-        self._ray("start", *at, "--temp-dir=/tmp/ray", *self._small, through=self.machines.through(name))
+        own = {} if self._data is None else {"NETDFL_DATA": str(self._data / name)}
+        self._ray("start", *at, "--temp-dir=/tmp/ray", *self._small, through=self.machines.through(name), own=own)
 
     def __exit__(self, *_: object) -> None:
         """End all of it."""
@@ -102,9 +108,11 @@ class Cluster:
                     found.append(f"{process.name}: {told[:200]!r}")
         return found
 
-    def _ray(self, *arguments: str, through: list[str] | None = None) -> None:
+    def _ray(self, *arguments: str, through: list[str] | None = None, own: Mapping[str, str] = NOTHING) -> None:
         command = [*(through or []), *RAY, *arguments]
         none = {"RAY_prestart_worker_first_driver": "0"}  # or there is one a core for nothing
-        environment = os.environ | none | {"RAY_AUTH_MODE": "disabled"}  # a token of this user's is none of theirs
+        environment = (
+            os.environ | none | {"RAY_AUTH_MODE": "disabled"} | own
+        )  # a token of this user's is none of theirs
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 import netdfl
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
+from tests import data_apart
 from tests.hostile.client import STRANGERS
 from tests.machines.on_cluster import attacked, vanished_is_named
 from tests.machines.ray_cluster import Cluster, missing
@@ -23,8 +25,15 @@ SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Separated(3) as machines, Cluster(machines, lean=True) as cluster:
+def data() -> Iterator[Path]:
+    """A folder with a folder for each machine, in which it alone looks for its data; each has a /tmp of its own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def cluster(data: Path) -> Iterator[Cluster]:
+    with Separated(3) as machines, Cluster(machines, lean=True, data=data) as cluster:
         yield cluster
     until = time.monotonic() + 30
     while (left := cluster.left()) and time.monotonic() < until:
@@ -32,10 +41,13 @@ def cluster() -> Iterator[Cluster]:
     assert not left
 
 
-def _run(cluster: Cluster, folder: Path, **world: object) -> subprocess.CompletedProcess[str]:
+def _run(
+    cluster: Cluster, folder: Path, scenario: Mapping[str, object] = SCENARIO, **world: object
+) -> subprocess.CompletedProcess[str]:
     kind = {"kind": "ray", "address": cluster.address, "fidelity": {"relative": 100, "slack": "100s"}}
-    file = folder / "quickstart.yaml"
-    file.write_text(json.dumps(SCENARIO | {"world": kind | world}), encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    file = folder / "scenario.json"
+    file.write_text(json.dumps({**scenario, "world": kind | world}), encoding="utf-8")
     command = [sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(folder / "run")]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
@@ -49,6 +61,28 @@ def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp
     assert kept_models(tmp_path / "run") == kept_models(tmp_path / "simulated")
     assert sorted(ours.result["links"]["machines"].values()) == [[0, 1], [2], [3]]
     assert len(ours.result["links"]["network"]) == 6
+
+
+@pytest.mark.soak  # two fleets; test_by_hand.py has nodes of which each finds its own file alone
+def test_each_node_reads_the_file_on_its_own_machine(
+    cluster: Cluster, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = data_apart.scenario(4)
+    nowhere = _run(cluster, tmp_path / "nowhere", scenario)
+    assert nowhere.returncode == 4, nowhere.stdout + nowhere.stderr
+    assert ".csv is not on this machine" in nowhere.stdout
+    for number, machine in enumerate(cluster.machines.names):  # Ray may place a node on any machine
+        for node in range(4):
+            data_apart.write_file(data / machine, node, shift=number)
+    done = _run(cluster, tmp_path / "apart", scenario)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours = netdfl.open_run(tmp_path / "apart" / "run")
+    for machine, nodes in ours.result["links"]["machines"].items():
+        for node in nodes:
+            data_apart.write_file(tmp_path / "all", node, shift=cluster.machines.names.index(machine))
+    monkeypatch.setenv("NETDFL_DATA", str(tmp_path / "all"))
+    simulated = netdfl.run(scenario | {"world": "simulated"}, out=tmp_path / "simulated", page=False)
+    assert data_apart.personal(ours) == data_apart.personal(simulated.run)
 
 
 @pytest.mark.soak  # test_table.py has it on machines, whose nodes are reached in the same way

@@ -40,8 +40,13 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def become(arguments: list[str], log: str, packages: str) -> None:
-    """In the new process: run the command line, where what is installed in `packages` comes first."""
+def become(arguments: list[str], log: str, packages: str, data: str) -> None:
+    """In the new process: run the command line, where what is installed in `packages` comes first.
+
+    It looks for data in the folder `data`, if that is given.
+    """
+    if data:
+        os.environ["NETDFL_DATA"] = data
     if packages:
         sys.path.insert(0, packages)
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -72,7 +77,9 @@ class HandFleet:
         self.credentials = dict(enumerate(files[:nodes]))
         self.secret = files[nodes]
 
-    def start(self, *nodes: int, scenario: str = "scenario.yaml", packages: Path | str = "") -> None:
+    def start(
+        self, *nodes: int, scenario: str = "scenario.yaml", packages: Path | str = "", data: Path | str = ""
+    ) -> None:
         for node in nodes:
             arguments = {
                 "--scenario": self.folder / scenario,
@@ -90,7 +97,7 @@ class HandFleet:
                 else ["--no-tls", *([] if mine is None else [f"--secret={mine}"])]
             )
             words = ["node", *(str(word) for pair in arguments.items() for word in pair), *proof]
-            process = context().Process(target=become, args=(words, str(self.log(node)), str(packages)))
+            process = context().Process(target=become, args=(words, str(self.log(node)), str(packages), str(data)))
             process.start()
             self.running[node] = process
 

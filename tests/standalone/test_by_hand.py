@@ -19,11 +19,12 @@ from netdfl.record.judge import ExitCode
 from netdfl.record.store import StoreWriter
 from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
-from netdfl.scenario.load import loads
+from netdfl.scenario.load import load, loads
 from netdfl.standalone.accounts import ACCOUNTS_FILE
 from netdfl.standalone.collect import collect
 from netdfl.standalone.credentials import write_credentials
 from netdfl.standalone.record import NodeRecord, NodeStage
+from tests import data_apart
 
 TRAINING = """
 schema: netdfl/1
@@ -112,6 +113,23 @@ def test_final_parameters_are_those_of_the_simulated_world_bit_for_bit(gathered:
     data = "SELECT src, dst, round, step, nbytes FROM messages WHERE kind = 'data' ORDER BY ALL"
     assert gathered.run.rows(data) == simulated.run.rows(data)
     assert gathered.run.partition == simulated.run.partition
+
+
+def test_each_node_reads_its_own_file_where_no_other_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for node in range(3):
+        data_apart.write_file(tmp_path / "all", node)
+    monkeypatch.setenv("NETDFL_DATA", str(tmp_path / "all"))
+    scenario = data_apart.scenario(3)
+    simulated = run(load(scenario, on="simulated"), out=tmp_path / "simulated", page=False)
+    fleet = HandFleet(tmp_path / "fleet", json.dumps(scenario), 3)
+    for node in range(3):
+        data_apart.write_file(tmp_path / f"of {node}", node)
+        fleet.start(node, data=tmp_path / f"of {node}")
+    codes = fleet.end()
+    fleet.kill_all()
+    assert codes == {0: 0, 1: 0, 2: 0}, fleet.logs(codes)
+    gathered = collect(fleet.folder, out=tmp_path / "run", page=False)
+    assert data_apart.personal(gathered.run) == data_apart.personal(simulated.run)
 
 
 def test_the_gathered_run_passes_and_its_report_opens(gathered: FinishedRun) -> None:

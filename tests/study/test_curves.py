@@ -189,14 +189,19 @@ def test_bands_are_filled_for_few_lines_and_a_note_says_what_they_are(tmp_path: 
     assert [len(axes.lines) for axes in drawn] == [9, 12], "a line and two thin ones"
 
 
+def fleet_run(path: Path, cell: Cell, errors: list[float]) -> CellResult:
+    """A run whose fleet has these errors by round, and sends 10 bytes in each."""
+    run = recorded(path, [[error] for error in errors], metric="error")
+    file = run.path / "store" / "metrics-fleet.jsonl"
+    sent = [{"at_s": 0, "node": 0, "round": n, "name": "bytes_sent", "value": 10.0} for n in range(len(errors))]
+    lines = "".join(json.dumps(row) + "\n" for row in sent)
+    file.write_text(file.read_text().replace('"node": 0', '"node": null') + lines)
+    return dataclasses.replace(run, cell=cell)
+
+
 def test_the_note_of_learning_curves_is_about_intervals_over_seeds(tmp_path: Path, drawn: list[Axes]) -> None:
     def of_fleet(case: str, seed: int) -> CellResult:
-        run = recorded(tmp_path / f"{case}{seed}", [[1 + seed], [2 + ord(case)]], metric="error")
-        file = run.path / "store" / "metrics-fleet.jsonl"
-        sent = [{"at_s": 0, "node": 0, "round": n, "name": "bytes_sent", "value": 10.0} for n in (0, 1)]
-        lines = "".join(json.dumps(row) + "\n" for row in sent)
-        file.write_text(file.read_text().replace('"node": 0', '"node": null') + lines)
-        return dataclasses.replace(run, cell=Cell(case, (), seed, ()))
+        return fleet_run(tmp_path / f"{case}{seed}", Cell(case, (), seed, ()), [1 + seed, 2 + ord(case)])
 
     for cases, log in (("a", False), ("abcd", True)):
         draw_learning(
@@ -208,6 +213,24 @@ def test_the_note_of_learning_curves_is_about_intervals_over_seeds(tmp_path: Pat
         "line: the geometric mean over 2 seeds; no bands, as there are 4 lines",
     ]
     assert [len(axes.collections) for axes in drawn] == [1, 0]
+
+
+def test_each_level_has_a_row_of_curves_with_bands_where_all_together_are_too_many(
+    tmp_path: Path, drawn: list[Axes]
+) -> None:
+    def of_fleet(method: str, loss: str, seed: int) -> CellResult:
+        cell = Cell("", (("algorithm.name", method), ("links.default.loss", loss)), seed, ())
+        return fleet_run(tmp_path / f"{method}{loss}{seed}", cell, [1 + seed, 2 + ord(method)])
+
+    runs = [of_fleet(method, loss, seed) for method in "abc" for loss in ("5%", "20%") for seed in (0, 1)]
+    draw_learning(runs, "error", tmp_path)
+    (figure,) = {axes.get_figure() for axes in drawn}
+    assert isinstance(figure, Figure)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["message loss 5%", "message loss 20%"]
+    assert [len(axes.collections) for axes in figure.axes] == [3, 3], "a band for each line"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "c"]
+    colors = [[line.get_color() for line in axes.lines] for axes in figure.axes]
+    assert colors[0] == colors[1]
 
 
 def test_an_axis_of_numbers_has_the_varied_values_with_as_few_digits_as_they_need() -> None:
@@ -254,6 +277,7 @@ def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
     assert sweep(tmp_path / "curves.yaml", out=tmp_path / "out", console=Console(file=io.StringIO())) == 0
     folder = tmp_path / "out" / "weights"
     drawn = {"error_by_bytes_sent", "weight_by_round", "error_by_round", "weight_by_weight"}
+    drawn |= {"error_learning", "consensus_distance_learning"}
     assert {file.name for file in (folder / "figures").iterdir()} == {
         f"{name}.{ending}" for name in drawn for ending in ("png", "pdf")
     }

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError
+from netdfl.study.checking import check_study
 from netdfl.study.sweep import sweep
 from tests.study.few_runs import FEW
 
@@ -116,3 +117,25 @@ def test_modules_beside_a_study_are_found_wherever_its_runs_lie(tmp_path: Path) 
     file.write_text(STUDY.replace("topology: ring", 'topology: "beside_a_study:mine"'))
     done = CliRunner().invoke(make_app(), ["validate", str(file)])
     assert done.exit_code == 0, done.exception
+
+
+DATA = """schema: netdfl/study/1
+name: mine
+sweeps:
+  house:
+    scenario:
+      {schema: netdfl/1, name: house, nodes: 2, rounds: 1, world: simulated, algorithm: dfedavg, topology: full,
+       task: {dataset: {name: table, file: house.csv, target: y}, model: mlp}}
+    vary: {algorithm.lr: [0.1, 0.01]}
+    seeds: 1
+"""
+
+
+def test_a_file_of_data_is_found_beside_the_study(tmp_path: Path) -> None:
+    """The scenarios of a study lie among its results, and what they name beside the study."""
+    (tmp_path / "study.yaml").write_text(DATA)
+    with pytest.raises(InputError, match=f"7:44: task.dataset.file: file 'house.csv' not found in {tmp_path}; rel"):
+        check_study(tmp_path / "study.yaml")
+    rows = "".join(f"{k % 7},{(3 * k) % 5},{k % 2}\n" for k in range(40))
+    (tmp_path / "house.csv").write_text(f"a,b,y\n{rows}")
+    assert sweep(tmp_path / "study.yaml", out=tmp_path / "out", console=Console(file=io.StringIO())) == 0

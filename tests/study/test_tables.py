@@ -165,10 +165,11 @@ def test_what_is_equal_seed_by_seed_is_neither_tested_nor_counted() -> None:
     assert "No two points that are compared differ." in SweepTable(twins[:2], ["test_accuracy"], frozenset()).markdown()
 
 
+@pytest.mark.parametrize("size", [2e-16, 1.2e-7], ids=["float64", "float32"])
 @pytest.mark.parametrize("log", [False, True])
-def test_what_differs_by_rounding_alone_is_equal(log: bool) -> None:
+def test_what_differs_by_rounding_alone_is_equal(log: bool, size: float) -> None:
     """Sums in another order differ in their last digits, which no test should call a difference."""
-    twin = point("twin", [value * (1 + (-1) ** seed * 2e-16 * (seed + 1)) for seed, value in enumerate(WORSE)])
+    twin = point("twin", [value * (1 + (-1) ** seed * size * (seed + 1)) for seed, value in enumerate(WORSE)])
     assert twin.figures != POINTS[0].figures
     table = SweepTable([POINTS[0], twin, POINTS[1]], ["test_accuracy"], frozenset(["test_accuracy"] * log))
     equal, *others = table.found("test_accuracy")
@@ -177,11 +178,26 @@ def test_what_differs_by_rounding_alone_is_equal(log: bool) -> None:
     assert [line.partition(" are equal")[0] for line in table.alike()] == ["twin and plain"]
 
 
+def test_as_many_bytes_more_in_every_run_are_no_matter_of_chance() -> None:
+    sizes = [7_900_000.0, 7_880_400.0, 7_910_900.0]
+    rows = [GridPoint(name, (), 0, {}, {}) for name in "ab"]
+    points = [
+        row._replace(
+            figures={"bytes_sent": tuple(size + more for size in sizes)},
+            by_seed={seed: {"bytes_sent": size + more} for seed, size in enumerate(sizes)},
+        )
+        for row, more in zip(rows, (0, 12_800), strict=True)
+    ]
+    found = SweepTable(points, ["bytes_sent"], frozenset())
+    assert "- bytes sent, b against a: +12.8 kB in every run\n" in found.markdown()
+    assert found.best("bytes_sent") == {0}
+
+
 def test_constants_that_differ_by_rounding_from_seed_to_seed_are_constants() -> None:
     near = [point(name, [value * (1 + seed * 3e-16) for seed in range(4)]) for name, value in (("a", 0.5), ("b", 0.7))]
     (found,) = SweepTable(near, ["test_accuracy"], frozenset()).found("test_accuracy")
     assert (found.tested, found.holds) == (False, True)
-    apart = [point("a", [0.5] * 4), point("b", [0.5 + seed * 1e-8 for seed in range(4)])]
+    apart = [point("a", [0.5] * 4), point("b", [0.5 + seed * 1e-5 for seed in range(4)])]
     (found,) = SweepTable(apart, ["test_accuracy"], frozenset()).found("test_accuracy")
     assert found.tested
 

@@ -11,7 +11,7 @@ from netdfl.study.cells import CellResult
 from netdfl.study.plan import Cell
 from netdfl.study.sweep import sweep
 from netdfl.study.tables import SweepTable
-from netdfl.study.warned import warnings_of
+from netdfl.study.warned import notices_of, warnings_of
 from tests.study.few_runs import IN_TIME
 
 LOSSY = f"schema: netdfl/1\nname: lossy\n{IN_TIME}"
@@ -67,3 +67,26 @@ def test_a_sweep_ends_with_the_warnings_of_its_runs(tmp_path: Path) -> None:
     told = "- timeouts in 1 of 2 runs, most in loss=0.9 (100% of the runs); one of them: deadlines ended"
     assert f"before you read the figures:\n{told}" in said.getvalue()
     assert (tmp_path / "lossy" / "table.md").read_text().startswith(f"Before the figures:\n\n{told}")
+
+
+def noted(method: str, *notices: str) -> tuple[Cell, tuple[str, ...]]:
+    return Cell("", (("algorithm.name", method),), 0, ()), notices
+
+
+def test_a_notice_of_some_scenarios_alone_has_their_names() -> None:
+    common, of_some = notices_of([noted("a", "x", "y"), noted("a", "x", "y"), noted("b", "x"), noted("c", "x", "y")])
+    assert (common, of_some) == (["x"], ["a; c: y"])
+    assert notices_of([noted("a"), noted("b")]) == ([], [])
+
+
+def test_a_sweep_says_before_it_runs_that_one_method_alone_is_acknowledged(tmp_path: Path) -> None:
+    """Acknowledged push-sum beside plain gossip is no fair comparison under loss, unless it is known."""
+    (tmp_path / "lossy.yaml").write_text(LOSSY.replace("wait: {deadline: 30ms}\n", ""))
+    vary, said, sets = ["algorithm.name=dpsgd,sgp"], io.StringIO(), ["links.default.loss=20%"]
+    console = Console(file=said, width=1000)
+    assert sweep(tmp_path / "lossy.yaml", vary, sets, out=tmp_path / "out", seeds=1, console=console) == 0
+    notice = "sgp: delivery: auto is acknowledged here"
+    lines = [line for line in said.getvalue().splitlines() if notice in line]
+    assert [line.partition(notice)[0] for line in lines] == ["note: ", "- "]
+    assert said.getvalue().index(lines[0]) < said.getvalue().index("1 of 2: ")
+    assert f"- {notice}" in (tmp_path / "out" / "lossy" / "table.md").read_text()

@@ -63,7 +63,7 @@ function lay() {
   beside.replaceChildren(el("h2", {}, names.length === 1 ? "One run" : `${names.length} runs beside each other`), ...(having.length ? [tools, place] : [el("p", {}, "None of them has a curve.")]),
     ...(compared.left_out ? [el("p", { class: "hint" }, `Without ${compared.left_out} more: 60 are compared.`)] : []),
     ...Object.entries(compared.wrong).map(([id, words]) => el("p", {}, `${placeOf(id)}: ${words}`)),
-    differences.length ? differ(names, differences) : el("p", { class: "hint" }, names.length > 1 ? "Their scenarios are the same." : ""), ...(names.length > 1 ? [scatter(names)] : []));
+    differences.length ? differ(names, differences) : el("p", { class: "hint" }, names.length > 1 ? "Their scenarios are the same, the seed too." : ""), ...(names.length > 1 ? [scatter(names)] : []));
   if (having.length) over(place, having);
 }
 

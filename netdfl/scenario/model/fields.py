@@ -29,6 +29,7 @@ from netdfl.core.units import (
     parse_size_bytes,
     parse_time_ns,
 )
+from netdfl.scenario.model.plugins import origins
 
 Function: TypeAlias = Callable[..., Any]
 """A function that builds a component, from a table of netdfl's or a user's own; its keyword parameters are keys of the
@@ -154,19 +155,20 @@ Duration: TypeAlias = Annotated[Time, AfterValidator(_not_negative)]
 
 def _existing(what: str, is_there: Callable[[Path], bool]) -> AfterValidator:
     def check(value: str, info: ValidationInfo) -> str:
-        directory = Path((info.context or {}).get("directory", "."))
-        if not is_there(directory / value):
-            lies = "relative paths are relative to the scenario's file"
-            raise ValueError(f"{what} {value!r} not found in {directory}; {lies}")
-        return str((directory / value).resolve())
+        folders = origins((info.context or {}).get("directory", "."))
+        found = next((folder / value for folder in folders if is_there(folder / value)), None)
+        if found is None:
+            lies = "relative paths are relative to the file that they stand in"
+            raise ValueError(f"{what} {value!r} not found in {folders[-1]}; {lies}")
+        return str(found.resolve())
 
     return AfterValidator(check)
 
 
 InputFile: TypeAlias = Annotated[str, _existing("file", Path.is_file)]
-"""A file named by the scenario; relative to the scenario's own directory, absolute once loaded."""
+"""A file named by the scenario; relative to the folder of the scenario or of its study, absolute once loaded."""
 InputFolder: TypeAlias = Annotated[str, _existing("folder", Path.is_dir)]
-"""A folder named by the scenario; relative to the scenario's own directory, absolute once loaded."""
+"""A folder named by the scenario; relative to the folder of the scenario or of its study, absolute once loaded."""
 
 _NODES = re.compile(r"^\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?$")
 

@@ -62,14 +62,19 @@ def _module(name: str, directory: str) -> ModuleType:
 
 
 def places(directory: str) -> Sequence[Path]:
-    """Return the folders that may hold a user's modules: `directory`, its origins, and the current directory.
+    """Return the folders that may hold a user's modules: `directory`, its origins, and the current directory."""
+    return (*origins(directory), Path.cwd())
+
+
+def origins(directory: str) -> Sequence[Path]:
+    """Return `directory` and where its scenario came from, the nearest first.
 
     The origin of a run is the folder of the scenario that it ran; that of a study's scenario is the study's folder.
     """
     found = [Path(directory).resolve()]
     while (came := read_form(found[-1] / ORIGIN, _CAME)) is not None and Path(came["directory"]) not in found:
         found.append(Path(came["directory"]))
-    return (*found, Path.cwd())
+    return found
 
 
 def files_beside(scenario: Path) -> list[Path]:
