@@ -25,7 +25,9 @@ class FigureSpec(Strict):
     x: str = Field(
         description="What it is against: round, bytes_sent, what varies, or NAME@1, the metric NAME a round before."
     )
-    panels: str = Field(default="", description="What varies from panel to panel, side by side.")
+    panels: str = Field(
+        default="", description="What varies from panel to panel, side by side; not where x is `round`."
+    )
     log: bool = Field(default=False, description="Whether y is drawn and averaged by its logarithm.")
     label: str = Field(default="", description="The words at the y axis.")
 
