@@ -131,7 +131,7 @@ def _owner(filename: str) -> str:
         return "user"
     if _NETDFL in file.parents:
         return "netdfl"
-    return "library" if _is_installed(file) else "user"
+    return "library" if _is_installed(file) or not file.is_file() else "user"  # compiled code names files of its maker
 
 
 def _is_installed(file: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -64,6 +64,7 @@ def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
     """
     panels = _panels(points, drawn)
     names = dict.fromkeys(name for lines in panels.values() for name in lines)
+    looks = _looks(points, drawn)
     places = places_of([dict(point.values)[drawn.x] for point in points if drawn.x in dict(point.values)])
     width = max(7.0, 3.6 * len(panels))
     ncols = columns(names, width, most=2)
@@ -71,7 +72,7 @@ def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
     row = canvas.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (heading, lines) in zip(row, panels.items(), strict=True):
         if lines:
-            _draw_lines(axes, lines, places)
+            _draw_lines(axes, lines, places, looks)
             _turn_labels(axes, places, width / len(panels))
         axes.set_title(heading, fontsize=10)
         axes.set_xlabel(key_words(drawn.x, [path for path, _ in points[0].values]))
@@ -116,10 +117,19 @@ def _turn_labels(axes: Axes, places: AxisPositions, width: float) -> None:
             label.set(rotation=20, ha="right", rotation_mode="anchor")
 
 
-def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions) -> None:
+def _looks(points: Sequence[GridPoint], drawn: FigureSpec) -> dict[str, int]:
+    """Return the number of each line, which decides its color: the same in all panels, and for all metrics."""
+    found: dict[str, None] = {}
+    for point in points:
+        rest = tuple(pair for pair in point.values if pair[0] not in (drawn.x, drawn.panels))
+        found.setdefault(name_of(point.case, rest))
+    return {name: number for number, name in enumerate(found)}
+
+
+def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions, looks: Mapping[str, int]) -> None:
     apart = APART * (max(places.at.values()) - min(places.at.values())) if places.ordered else BESIDE / len(lines)
-    for number, (name, line) in enumerate(lines.items()):
-        moved = apart * (number - (len(lines) - 1) / 2)
+    for place, (name, line) in enumerate(lines.items()):
+        moved, number = apart * (place - (len(lines) - 1) / 2), looks[name]
         found = [estimate for _, estimate in line]
         bars = [[e.mean - e.low for e in found], [e.high - e.mean for e in found]]
         color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
@@ -141,7 +151,8 @@ def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions) -> None:
     elif _has_room(places.at.values()):
         axes.set_xticks(list(places.at.values()))
     if not places.labels:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        percent = any(text.endswith("%") for text in places.at)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}%" if percent else f"{x:g}"))
     if not places.ordered:
         axes.set_xlim(-0.5, len(places.at) - 0.5)
     open_frame(axes)

@@ -135,3 +135,16 @@ def test_a_program_that_calls_netdfl_is_not_blamed_for_what_breaks_in_it() -> No
 )
 def test_a_mistake_in_the_middle_of_a_run_of_processes(part: str, folder: Path) -> None:
     check_told(ran(folder, part, "processes"), folder, part)
+
+
+def test_compiled_code_of_a_library_is_nobodys_own() -> None:
+    """uvloop's frames name `uvloop/loop.pyx`, a file of its maker's, which would lie in the working directory."""
+    places = (str(Path(netdfl.__file__).parent / "host" / "node.py"), "uvloop/loop.pyx")
+    names: list[dict[str, Any]] = [{}, {}]
+    for place, defined in zip(places, names, strict=True):
+        exec(compile("def call(do, *with_these): do(*with_these)", place, "exec"), defined)
+    of_netdfl, of_library = (defined["call"] for defined in names)
+    with pytest.raises(ValueError, match="invalid literal") as raised:
+        of_netdfl(of_library, int, "no number")
+    assert whose.own_place(raised.value) == ""
+    assert not whose.is_users("uvloop/loop.pyx")

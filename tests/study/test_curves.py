@@ -242,7 +242,7 @@ def test_an_axis_of_numbers_has_the_varied_values_with_as_few_digits_as_they_nee
         return [label.get_text() for label in figure.axes[0].get_xticklabels()]
 
     assert ticks("0", "0.1", "0.2") == ["0", "0.1", "0.2"]
-    assert ticks("0", "20%") == ["0", "0.2"]
+    assert ticks("0%", "20%") == ["0%", "20%"]
     close = ticks("0", "0.001", "0.2")
     assert {"0", "0.1"} <= set(close)
     assert "0.001" not in close
@@ -285,6 +285,20 @@ def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
     figures = figures_of(CellResult(Cell("", (), 0, ()), cell, 0, {}))
     weights = curve_of([CellResult(Cell("", (), 0, ()), cell, 0, {"rounds": 4})], "weight")
     assert 0 < figures["smallest_weight"] == min(weights.low) < 1 < figures["largest_weight"] == max(weights.high)
+
+
+def test_a_method_has_one_color_in_all_figures_and_panels() -> None:
+    """The push-sum weight is a metric of one method alone, and of another only where messages are lost."""
+    metrics = {("a", "0"): "error", ("a", "1"): "error", ("b", "0"): "error", ("b", "1"): "error weight"}
+    points = [
+        GridPoint(case, (("links.default.loss", loss),), 0, {name: (1.0, 2.0) for name in names.split()})
+        for (case, loss), names in metrics.items()
+    ]
+    colors = {}
+    for y in ("error", "weight"):
+        axes = figure_of(points, FigureSpec(y=y, x="links.default.loss")).axes[0]
+        colors[y] = {str(box.get_label()): box.lines[0].get_color() for box in axes.containers}  # type: ignore[attr-defined]
+    assert colors["weight"]["b"] == colors["error"]["b"] != colors["error"]["a"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.31, 0.38), (2.1, 4.9), (0.021, 0.098)])

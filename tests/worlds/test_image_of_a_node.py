@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import json
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import msgpack
+import numpy as np
 import pytest
+from PIL import Image
 
 from netdfl.core.errors import MachineError
+from netdfl.core.rng import Streams
+from netdfl.host.task_setup import make_problem
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.model.schema import Scenario
 from netdfl.training.data import datasets
 from netdfl.worlds.containers import image
-from netdfl.worlds.containers.packages import Packages, packages_for
+from netdfl.worlds.containers.packages import BY_DATASET, Packages, canonical, packages_for
 from tests.standalone.hand_fleet import free_ports
 
 FLEET = """
@@ -134,6 +141,50 @@ def test_a_node_gets_pytorch_where_something_trains_and_what_its_data_are_read_b
     assert not {"torch", "sympy", "scipy", "scikit-learn", "duckdb", "matplotlib", "pytest"} & found[AGREES]
     assert "torch" in found[TRAINS]
     assert found[table] - found[TRAINS] == {"duckdb"}
+
+
+def test_what_reads_a_users_data_is_in_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every dataset that reads files of a user's is read here, and what it imports for that is looked for."""
+    monkeypatch.setenv("NETDFL_DATA", str(tmp_path))
+    rows = "".join(f"{k % 7},{k % 2}\n" for k in range(20))
+    for name in ("0", "1", "2"):
+        (tmp_path / f"{name}.csv").write_text(f"x,y\n{rows}")
+    for label, number in (("cats", 1), ("dogs", 2)):
+        (tmp_path / "pics" / label).mkdir(parents=True)
+        for k in range(4):
+            Image.new("RGB", (6, 6), (k, number, 0)).save(tmp_path / "pics" / label / f"{k}.png")
+    np.savez(tmp_path / "x.npz", x=np.arange(40.0).reshape(20, 2), y=np.arange(20) % 2)
+    kinds = {
+        "table": f"{{name: table, file: {tmp_path / '0.csv'}, target: y}}",
+        "client_files": '{name: client_files, each: "{node}.csv", target: y, inputs: [x], classes: 2}',
+        "image_folder": f"{{name: image_folder, folder: {tmp_path / 'pics'}}}",
+        "arrays": f"{{name: arrays, file: {tmp_path / 'x.npz'}}}",
+    }
+    assert {*kinds, "hugging_face"} == {*datasets.DATASETS} - {*datasets.FETCHED}, "each has its example"
+    homes = metadata.packages_distributions()
+    for kind, dataset in kinds.items():
+        scenario = fleet(f"{{dataset: {dataset}, model: mlp}}")
+        with recorded_imports(monkeypatch) as imported:
+            make_problem(scenario, Streams(scenario.seed)).task(0, "cpu")
+        found = names(packages_for(scenario))
+        known = {top: {canonical(name) for name in homes.get(top, ())} for top in imported}
+        assert {top for top, by in known.items() if by and not by & {"netdfl", *found}} == set(), kind
+    assert "datasets" in BY_DATASET["hugging_face"]
+
+
+@contextmanager
+def recorded_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """The top names of what netdfl's training and its host import meanwhile, whether it is loaded or not."""
+    usual, found = builtins.__import__, set[str]()
+
+    def noting(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+        if not level and str((globals or {}).get("__name__", "")).startswith(("netdfl.training", "netdfl.host")):
+            found.add(name.partition(".")[0])
+        return usual(name, globals, locals, fromlist, level)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(builtins, "__import__", noting)
+        yield found
 
 
 def test_the_image_that_makes_a_run_of_what_nodes_wrote_has_what_makes_its_page() -> None:

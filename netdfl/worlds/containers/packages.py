@@ -29,7 +29,12 @@ SPARE = frozenset(("torch", "scikit-learn", "duckdb", "matplotlib", "jinja2", "p
 netdfl reads one file of scikit-learn, which is copied into the image.
 """
 TRAINING = ("torch",)
-BY_DATASET: Mapping[str, Sequence[str]] = {"table": ("duckdb",), "image_folder": ("pillow",)}
+BY_DATASET: Mapping[str, Sequence[str]] = {
+    "table": ("duckdb",),
+    "client_files": ("duckdb",),
+    "image_folder": ("pillow",),
+    "hugging_face": ("datasets",),
+}
 LIGHT = frozenset(f"netdfl.{name}" for name in ("core", "topology", "links", "transport", "packets", "scenario"))
 """The packages of netdfl that never import PyTorch."""
 COLLECTING = ("duckdb", "matplotlib", "jinja2")
