@@ -168,17 +168,31 @@ class ClockReading:
 
 
 @dataclass(frozen=True, slots=True)
+class CoreRate:
+    """A rate of a node's messages to one receiver over core links (shared links of the emulated network).
+
+    Attributes:
+        dst: the receiver.
+        rate_bps: the rate in bit/s; -1: there is no message.
+        since_ns: the fleet's time since when this holds.
+    """
+
+    dst: NodeId
+    rate_bps: int
+    since_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CoreRates:
     """The order to a node to limit its messages over core links (shared links of the emulated network) to these rates.
 
     Attributes:
-        rates_bps: the largest rate in bit/s by receiver, for receivers whose rate has changed.
-        since_ns: the fleet's time since when the rates hold.
+        rates: the largest rates, for receivers whose rates have changed; of several rates of one receiver, each holds
+            until the next.
         answers: whether this answers the node's last report of its messages on core links (`CoreFlows`).
     """
 
-    rates_bps: Mapping[NodeId, int]
-    since_ns: int = 0
+    rates: tuple[CoreRate, ...] = ()
     answers: bool = False
 
 
@@ -339,13 +353,10 @@ class CoreFlows:
     Nodes send it where each one emulates its own links.
 
     Attributes:
-        offers_bps: by receiver, for receivers with a change: the rate in bit/s that the message would get if no core
-            link limited it; -1: there is no message.
-        since_ns: the fleet's time of the last of these changes.
+        offers: for each receiver with a change, the rate that the message would get if no core link limited it.
     """
 
-    offers_bps: Mapping[NodeId, int]
-    since_ns: int = 0
+    offers: tuple[CoreRate, ...]
 
 
 Report: TypeAlias = (

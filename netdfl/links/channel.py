@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
+from netdfl.core.control import CoreRate
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.building import Maker, around, same_for_all
@@ -40,6 +41,7 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.sharing.building import NodeLink, fair_path
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.sharing.past import Past
 from netdfl.links.sharing.stage import FairStage
 from netdfl.links.sharing.told import ToldDownlinks
 from netdfl.links.sharing.ways import ToldWays
@@ -132,7 +134,7 @@ class Links:
         """
         self._core = core
         self._tcp, self._fifo = tcp, fifo
-        self._network = FairNetwork()
+        self._network = FairNetwork(Past() if halves else None)
         self._downlinks = FairNetwork() if halves else self._network
         self._spec = spec
         self._streams = streams
@@ -326,16 +328,21 @@ class Links:
         return path
 
     def take_rates(
-        self, node: NodeId, rates_bps: Mapping[NodeId, int], now_ns: int, since_ns: int, *, answers: bool
+        self, node: NodeId, rates: Sequence[CoreRate], now_ns: int, *, answers: bool
     ) -> Sequence[StageOutcome]:
-        """Apply the supervisor's rates in bit/s, by receiver, for the messages of `node` over core links.
+        """Apply the supervisor's rates for the messages of `node` over core links; return the new departures.
 
-        Returns the new departures. The rates hold since `since_ns`; `answers` says that they answer the node's last
-        report of the rates at which it could send.
+        `answers` says that they answer the node's last report of the rates at which it could send.
         """
         if self.told_ways is not None:
-            self.told_ways.take(node, rates_bps, self._network, answers=answers)
-        return self._network.retimed(now_ns, since_ns)
+            self.told_ways.take(node, rates, self._network, now_ns, answers=answers)
+        return self._network.retimed(now_ns)
+
+    def go_by_known_shares(self, now_ns: int) -> Sequence[StageOutcome]:
+        """Let messages leave although their shares of core links are not told yet; return the new departures."""
+        if self.told_ways is not None:
+            self.told_ways.go(self._network)
+        return self._network.retimed(now_ns)
 
     @property
     def shared_since_ns(self) -> tuple[int, int]:

@@ -50,7 +50,7 @@ class CoreLinkRates:
         try:
             if self._division is None:
                 raise ValueError(f"node {node} offers rates over core links, and the fleet has none")
-            self._division.take(node, report.offers_bps, min(report.since_ns, self._fleet.now_ns()))
+            self._division.take(node, report.offers, self._fleet.now_ns())
         except ValueError as error:
             self._refused(str(error), MALFORMED, node)
             return
@@ -84,6 +84,6 @@ class CoreLinkRates:
         news, asked = self._division.news(), self._asked
         self._asked = set()
         for node in sorted({*news, *asked}):
-            self._fleet.world.order(node, CoreRates(news.get(node, {}), self._division.since_ns, node in asked))
+            self._fleet.world.order(node, CoreRates(tuple(news.get(node, ())), node in asked))
         self._next_ns = self._fleet.now_ns() + _TIMES * (time.monotonic_ns() - began_ns)
         self.begin()

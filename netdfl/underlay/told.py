@@ -9,10 +9,11 @@ Rates and routes are found by the supervisor, which knows all flows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
+from netdfl.core.control import CoreRate
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.base import StageOutcome
@@ -23,12 +24,17 @@ from netdfl.links.sharing.max_min import max_min
 from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.told import CLOSE, advertised
 from netdfl.links.sharing.ways import NO_FLOW, ToldWays
+from netdfl.underlay.offers import OfferHistory
 from netdfl.underlay.shared import SharedCore
 from netdfl.underlay.sites import CoreLink
 from netdfl.underlay.underlay import Underlay
 
 MOST_BPS = 1 << 62
 """The largest rate in bit/s that is accepted from another process."""
+RECENT_NS = 2_000_000_000
+"""How long back rates are divided anew where a report comes late."""
+MOST_KEPT = 16
+"""How many rates of one flow are remembered from before the last change."""
 
 
 class ToldCore(SharedCore):
@@ -76,15 +82,19 @@ class _Offered:
 
 
 class CoreDivision:
-    """The supervisor's division of the core links' rates among all flows, by the rates that senders offer."""
+    """The supervisor's division of the core links' rates among all flows, by the rates that senders offer.
+
+    A report that comes late changes the rates of the time since then: senders get all of these, each with its time.
+    """
 
     def __init__(self, core: SharedCore, events: Sequence[CompiledEvent], num_nodes: int) -> None:
         """Begin without flows. Of `events`, only those that change core links or routes are used."""
         self._core, self._num_nodes, self._network = core, num_nodes, FairNetwork()
         self._events = [each for each in events if each.core and not each.blocks and each.at_ns is not None]
-        self._offers: dict[Edge, int] = {}
-        self._told: dict[Edge, int] = {}
-        self.since_ns = 0
+        self._offers = OfferHistory()
+        self._began_ns: dict[Edge, int] = {}
+        self._told: dict[Edge, Sequence[CoreRate]] = {}
+        self._changed_ns: int | None = None  # the earliest change since the last division
 
     @property
     def next_ns(self) -> int | None:
@@ -93,55 +103,73 @@ class CoreDivision:
 
     def go_on(self, now_ns: int) -> None:
         """Apply the scheduled changes that are due at `now_ns`."""
+        self._offers.settle(now_ns - RECENT_NS)
         while self._events and (self._events[0].at_ns or 0) <= now_ns:
             event = self._events.pop(0)
-            self.since_ns = max(self.since_ns, event.at_ns or 0)
+            self._offers.settle(event.at_ns or 0)
+            self._change(event.at_ns or 0)
             self._core.apply(event, self._network, now_ns)
 
-    def take(self, src: NodeId, offers_bps: Mapping[NodeId, int], since_ns: int = 0) -> None:
-        """Record the rates in bit/s that node `src` offers by receiver, valid from `since_ns` on.
-
-        `NO_FLOW` ends a flow.
+    def take(self, src: NodeId, offers: Sequence[CoreRate], now_ns: int) -> None:
+        """Record the rates that node `src` offers, by receiver. No offer holds since a time after `now_ns`.
 
         Raises ValueError, without any change, for an offer that no node of this fleet makes.
         """
-        for dst, offer in offers_bps.items():
+        for dst, offer in ((each.dst, each.rate_bps) for each in offers):
             if not 0 <= dst < self._num_nodes or dst == src or not NO_FLOW <= offer <= MOST_BPS:
                 raise ValueError(f"node {src} offers {offer} bit/s to node {dst} over core links")
             if not self._core.shared((src, dst)):
                 raise ValueError(f"node {src} offers a rate to node {dst}, but no core link lies between them")
-        self.since_ns = max(self.since_ns, since_ns)
-        for dst, offer in offers_bps.items():
-            if offer == NO_FLOW:
-                self._end((src, dst))
-            else:
-                self._offers[src, dst] = offer
+        for each in offers:
+            self._say((src, each.dst), each.rate_bps, min(each.since_ns, now_ns))
 
     def forget(self, src: NodeId, at_ns: int) -> None:
         """Remove the flows of `src`, which ended at `at_ns`."""
-        self.since_ns = max(self.since_ns, at_ns)
-        for edge in [edge for edge in self._offers if edge[0] == src]:
-            self._end(edge)
+        for edge in [edge for edge in self._offers.edges if edge[0] == src]:
+            self._say(edge, NO_FLOW, at_ns)
 
-    def _end(self, edge: Edge) -> None:
-        self._offers.pop(edge, None)
-        self._told.pop(edge, None)
+    def _say(self, edge: Edge, offer_bps: int, since_ns: int) -> None:
+        if edge not in self._offers:
+            self._began_ns[edge] = since_ns
+            self._told.pop(edge, None)
+        self._change(self._offers.say(edge, offer_bps, since_ns))
 
-    def news(self) -> Mapping[NodeId, Mapping[NodeId, int]]:
-        """Return the rates in bit/s that changed noticeably since the last call, by sender and receiver."""
-        found: dict[NodeId, dict[NodeId, int]] = {}
-        for (src, dst), rate in self._rates():
-            before = self._told.get((src, dst), -1)
-            if abs(rate - before) * CLOSE > before:
-                found.setdefault(src, {})[dst] = self._told[src, dst] = rate
+    def _change(self, at_ns: int) -> None:
+        self._changed_ns = at_ns if self._changed_ns is None else min(self._changed_ns, at_ns)
+
+    def news(self) -> Mapping[NodeId, Sequence[CoreRate]]:
+        """Return the rates that changed noticeably since the last call, by sender; each holds until the next one."""
+        if self._changed_ns is None:
+            return {}
+        changed_ns, self._changed_ns = max(self._changed_ns, self._offers.floor_ns), None
+        found: dict[NodeId, list[CoreRate]] = {}
+        for edge, rates in self._divided(changed_ns).items():
+            told = self._told.get(edge)
+            if told is None:
+                rates[0] = replace(rates[0], since_ns=min(rates[0].since_ns, self._began_ns[edge]))
+            if edge in self._offers and (told is None or _differs(told, rates)):
+                found.setdefault(edge[0], []).extend(rates)
+                recent = [each for each in told or () if each.since_ns < changed_ns]
+                self._told[edge] = [*recent[-MOST_KEPT:], *rates]
         return found
 
-    def _rates(self) -> Iterator[tuple[Edge, int]]:
+    def _divided(self, since_ns: int) -> Mapping[Edge, list[CoreRate]]:
+        """Divide all core links anew since `since_ns`; return the rates of each flow, each until the next one."""
+        found: dict[Edge, list[CoreRate]] = {}
+        begins = self._offers.begins(since_ns)
+        for begin_ns, end_ns in zip(begins, [*begins[1:], None], strict=True):
+            for edge, rate_bps in self._rates(self._offers.between(begin_ns, end_ns)):
+                rates = found.setdefault(edge, [])
+                if not rates or _moves(rates[-1].rate_bps, rate_bps):
+                    rates.append(CoreRate(edge[1], rate_bps, begin_ns))
+        return found
+
+    def _rates(self, offers: Mapping[Edge, int]) -> Iterator[tuple[Edge, int]]:
         """Yield the rate in bit/s that each flow may use at most.
 
         A flow that gets all that it offers may still grow, up to the fair rate of larger flows on each of its links.
         """
-        flows = {edge: self._offered(number, edge) for number, edge in enumerate(sorted(self._offers))}
+        flows = {edge: self._offered(number, edge, offers[edge]) for number, edge in enumerate(sorted(offers))}
         limits = {link: link.capacity for flow in flows.values() for link in flow.links if link.capacity is not None}
         rates = max_min(flows.values(), limits | {flow.own: flow.offer for flow in flows.values()})
         crossing: dict[SharedLink, list[int]] = {}
@@ -154,6 +182,23 @@ class CoreDivision:
             if most is not None:
                 yield edge, max(rates[flow], most if rates[flow] >= flow.offer else 0) // PARTS
 
-    def _offered(self, number: int, edge: Edge) -> _Offered:
+    def _offered(self, number: int, edge: Edge, offer_bps: int) -> _Offered:
         own = SharedLink((-1, number), Shape(None))
-        return _Offered(self._offers[edge] * PARTS, own, (own, *self._core.shared(edge)))
+        return _Offered(offer_bps * PARTS, own, (own, *self._core.shared(edge)))
+
+
+def _moves(before_bps: int, rate_bps: int) -> bool:
+    """Return whether a rate has changed so much that it is told."""
+    return abs(rate_bps - before_bps) * CLOSE > before_bps
+
+
+def _differs(told: Sequence[CoreRate], rates: Sequence[CoreRate]) -> bool:
+    """Return whether the rates that were told differ from `rates` at any time since the first of these."""
+    first_ns = rates[0].since_ns
+    for at_ns in {max(first_ns, each.since_ns) for each in (*told, *rates)}:
+        before, now = (
+            [each.rate_bps for each in known if each.since_ns <= at_ns][-1:] or [0] for known in (told, rates)
+        )
+        if _moves(before[0], now[0]):
+            return True
+    return False

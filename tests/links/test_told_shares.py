@@ -15,6 +15,7 @@ from netdfl.links.rules.base import Transit
 from netdfl.links.rules.rate import Shape
 from netdfl.links.sharing.capacity import PARTS, SharedLink
 from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.sharing.past import Past
 from netdfl.links.sharing.stage import FairStage
 from netdfl.links.sharing.told import DownlinkShares, FlowNotice, ToldLink, advertised
 
@@ -45,9 +46,9 @@ def settled(
             continue
         count += 1
         shares[dst].take(src, notice)
-        for other, rate in list(shares[dst].news()):
+        for other, rate, since_ns in list(shares[dst].news()):
             count += 1
-            told[other, dst].take_share(rate, networks[other])
+            told[other, dst].take_share(rate, since_ns, networks[other])
             networks[other].retimed(0)
             waiting.extend((edge, told[edge].news()) for edge in edges if edge[0] == other)
     rates = {edge: next(iter(stage.flows.values())).rate for edge, stage in stages.items()}
@@ -81,17 +82,37 @@ def test_what_some_cannot_use_goes_to_the_others() -> None:
 def test_a_message_that_finds_the_queue_full_is_refused_once() -> None:
     shares = DownlinkShares(SharedLink((1, 9), Shape(MBIT, queue_bytes=1500)))
     assert [shares.take(src, FlowNotice(1, 1000, MBIT)) for src in (0, 1, 2)] == [True, True, False]
-    assert dict(shares.news()) == {0: MBIT // 2, 1: MBIT // 2}
+    assert rates(shares) == {0: MBIT // 2, 1: MBIT // 2}
     assert not list(shares.news())
     assert shares.take(0, FlowNotice(0))
-    assert dict(shares.news()) == {1: MBIT}
+    assert rates(shares) == {1: MBIT}
     assert shares.take(2, FlowNotice(2, 1000, MBIT // 10))
-    assert dict(shares.news()) == {1: MBIT * 9 // 10, 2: MBIT * 9 // 10}
+    assert rates(shares) == {1: MBIT * 9 // 10, 2: MBIT * 9 // 10}
+
+
+def rates(shares: DownlinkShares) -> dict[int, int]:
+    return {src: rate for src, rate, _ in shares.news()}
+
+
+def test_a_first_or_lower_share_holds_since_the_first_change_and_a_higher_one_since_the_last() -> None:
+    shares = DownlinkShares(SharedLink((1, 9), Shape(12 * MBIT)))
+    for src, at_ns in ((0, 100), (1, 300), (2, 200)):
+        shares.take(src, FlowNotice(1, 1000, 20 * MBIT, at_ns))
+    assert list(shares.news([0])) == [(1, 4 * MBIT, 200), (2, 4 * MBIT, 200)]
+    assert list(shares.news()) == [(0, 4 * MBIT, 100)]
+    shares.take(3, FlowNotice(1, 1000, 20 * MBIT, 500))
+    shares.take(4, FlowNotice(1, 1000, 20 * MBIT, 150))
+    assert {src: since_ns for src, _, since_ns in shares.news()} == {0: 150, 1: 200, 2: 200, 3: 150, 4: 150}
+    for src, at_ns in ((0, 700), (1, 600)):
+        shares.take(src, FlowNotice(0, since_ns=at_ns))
+    assert {since_ns for *_, since_ns in shares.news()} == {700}
+    shares.take(2, FlowNotice(0, since_ns=650))
+    assert {since_ns for *_, since_ns in shares.news()} == {700}, "not before what was told"
 
 
 def under_way() -> tuple[FairNetwork, FairStage, ToldLink]:
     """A message of 1 MB since 0 s over an uplink of 8 Mbit/s and a downlink of 8 Mbit/s, whose share is told."""
-    network, told = FairNetwork(), ToldLink((0, 1), SharedLink((1, 1), Shape(8 * MBIT)))
+    network, told = FairNetwork(Past()), ToldLink((0, 1), SharedLink((1, 1), Shape(8 * MBIT)))
     stage = FairStage(network, (0, 1), [SharedLink((0, 0), Shape(8 * MBIT)), told], judges=())
     stage.enter(Transit(0, 1, Kind.DATA, 0, 0, 0, MBIT), 0)
     assert [each.at_ns for each in network.retimed(0)] == [10**9]
@@ -100,32 +121,31 @@ def under_way() -> tuple[FairNetwork, FairStage, ToldLink]:
 
 def told_at(at_s: float, since_s: float, rate_bps: int) -> float:
     network, _, told = under_way()
-    told.take_share(rate_bps, network)
-    (moved,) = network.retimed(round(at_s * 10**9), round(since_s * 10**9))
-    assert network.since_ns == round(min(at_s, since_s) * 10**9)
+    told.take_share(rate_bps, round(since_s * 10**9), network)
+    (moved,) = network.retimed(round(at_s * 10**9))
+    assert network.since_ns == round(max(0, min(at_s, since_s)) * 10**9)
     return moved.at_ns / 10**9
 
 
 def test_a_share_that_comes_late_holds_since_it_changed() -> None:
     assert told_at(0.3, 0.1, 4 * MBIT) == 1.9, "0.8 Mbit until 0.1 s, the others at 4 Mbit/s"
     assert told_at(0.3, 0.3, 4 * MBIT) == 1.7
-    assert told_at(0.3, 0.5, 4 * MBIT) == 1.7, "not from a time to come"
     assert told_at(0.3, -1, 4 * MBIT) == 2, "not before the message began"
 
 
-def test_a_second_share_counts_from_the_first_ones_time() -> None:
+def test_a_second_share_replaces_the_first_one_since_an_earlier_time_too() -> None:
     network, _, told = under_way()
-    told.take_share(4 * MBIT, network)
-    assert network.retimed(3 * 10**8, 10**8)
-    told.take_share(8 * MBIT, network)
-    (moved,) = network.retimed(5 * 10**8, 5 * 10**7)
-    assert moved.at_ns == 10**9
+    told.take_share(4 * MBIT, 10**8, network)
+    assert network.retimed(3 * 10**8)
+    told.take_share(2 * MBIT, 5 * 10**7, network)
+    (moved,) = network.retimed(5 * 10**8)
+    assert moved.at_ns == 5 * 10**7 + 38 * 10**8, "0.4 Mbit until 50 ms, 7.6 at 2 Mbit/s"
 
 
 def test_a_message_that_ended_by_a_share_that_comes_late_leaves_at_its_end() -> None:
     network, _, told = under_way()
-    told.take_share(2 * MBIT, network)
+    told.take_share(2 * MBIT, 0, network)
     assert network.retimed(0)
-    told.take_share(8 * MBIT, network)
-    (moved,) = network.retimed(2 * 10**9, 4 * 10**8)
+    told.take_share(8 * MBIT, 4 * 10**8, network)
+    (moved,) = network.retimed(2 * 10**9)
     assert moved.at_ns == 4 * 10**8 + 9 * 10**8

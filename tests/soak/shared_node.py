@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 
 from netdfl.core.clock import RealClock
-from netdfl.core.control import CoreFlows, CoreRates
+from netdfl.core.control import CoreFlows, CoreRate, CoreRates
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.links.channel import Links
@@ -70,11 +71,10 @@ class SharedNode:
         self.transport.attach(KeptSink())
 
     def report(self, flows: CoreFlows) -> None:
-        say({"flows": list(flows.offers_bps.items()), "since_ns": flows.since_ns})
+        say({"flows": [astuple(each) for each in flows.offers]})
 
     def take(self, told: dict[str, Any]) -> None:
-        rates = {dst: rate for dst, rate in told["rates"]}
-        self.transport.take_rates(CoreRates(rates, told["since_ns"], told["answers"]))
+        self.transport.take_rates(CoreRates(tuple(CoreRate(*each) for each in told["rates"]), told["answers"]))
 
     async def meet(self, peers: dict[str, str]) -> None:
         """Open a connection for models and one for notices to each receiver, and to those that send to this node."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netdfl.core.control import CoreFlows, CoreRates
+from netdfl.core.control import CoreFlows, CoreRate, CoreRates
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.load import loads
 from netdfl.supervisor.core_links import PAUSE_NS, CoreLinkRates
@@ -42,61 +42,64 @@ class Fleet:
 
 def test_reports_within_a_pause_are_answered_together() -> None:
     fleet = Fleet(SCENARIO + CORE)
-    fleet.clock.call_at(9, (), lambda: fleet.core.take(0, CoreFlows({2: 10**8}, 7)))
-    fleet.clock.call_at(9, (), lambda: fleet.core.take(1, CoreFlows({2: 10**8}, 6)))
+    fleet.clock.call_at(9, (), lambda: fleet.core.take(0, CoreFlows((CoreRate(2, 10**8, 7),))))
+    fleet.clock.call_at(9, (), lambda: fleet.core.take(1, CoreFlows((CoreRate(2, 10**8, 6),))))
     assert fleet.told == []
     fleet.clock.run()
     half = 4_000_000
     assert fleet.told == [
-        (PAUSE_NS + 9, 0, CoreRates({2: half}, 7, True)),
-        (PAUSE_NS + 9, 1, CoreRates({2: half}, 7, True)),
+        (PAUSE_NS + 9, 0, CoreRates((CoreRate(2, half, 7),), True)),
+        (PAUSE_NS + 9, 1, CoreRates((CoreRate(2, 2 * half, 6), CoreRate(2, half, 7)), True)),
     ]
 
 
 def test_only_who_reported_is_answered_and_who_ended_gives_its_share_back() -> None:
     fleet = Fleet(SCENARIO + CORE)
-    fleet.core.take(0, CoreFlows({2: 10**8}))
-    fleet.core.take(1, CoreFlows({2: 10**8}))
+    fleet.core.take(0, CoreFlows((CoreRate(2, 10**8),)))
+    fleet.core.take(1, CoreFlows((CoreRate(2, 10**8),)))
     fleet.clock.run()
     fleet.told.clear()
-    fleet.core.take(1, CoreFlows({2: -1}))
+    fleet.core.take(1, CoreFlows((CoreRate(2, -1),)))
     fleet.clock.run()
-    assert [told[1:] for told in fleet.told] == [(0, CoreRates({2: 8_000_000})), (1, CoreRates({}, answers=True))]
-    fleet.core.take(1, CoreFlows({3: 10**8}))
+    assert [told[1:] for told in fleet.told] == [
+        (0, CoreRates((CoreRate(2, 8_000_000),))),
+        (1, CoreRates(answers=True)),
+    ]
+    fleet.core.take(1, CoreFlows((CoreRate(3, 10**8),)))
     fleet.clock.run()
     fleet.told.clear()
     fleet.core.forget(0)
     at_ns = fleet.now_ns()
     fleet.clock.run()
-    assert [told[1:] for told in fleet.told] == [(1, CoreRates({3: 8_000_000}, at_ns))], "since its end"
+    assert [told[1:] for told in fleet.told] == [(1, CoreRates((CoreRate(3, 8_000_000, at_ns),)))], "since its end"
 
 
 def test_no_rate_holds_since_a_time_to_come() -> None:
     fleet = Fleet(SCENARIO + CORE)
-    fleet.clock.call_at(5, (), lambda: fleet.core.take(0, CoreFlows({2: 10**8}, 10**18)))
+    fleet.clock.call_at(5, (), lambda: fleet.core.take(0, CoreFlows((CoreRate(2, 10**8, 10**18),))))
     fleet.clock.run()
-    assert [told.since_ns for *_, told in fleet.told] == [5]
+    assert [each.since_ns for *_, told in fleet.told for each in told.rates] == [5]
 
 
 def test_changes_by_the_schedule_are_told_when_they_come() -> None:
     fleet = Fleet()
     fleet.core.begin()
-    fleet.core.take(0, CoreFlows({2: 10**8}))
+    fleet.core.take(0, CoreFlows((CoreRate(2, 10**8),)))
     fleet.clock.run()
-    assert [(at, told.rates_bps) for at, _, told in fleet.told] == [
-        (PAUSE_NS, {2: 8_000_000}),
-        (5 * 10**9, {2: 2_000_000}),
-        (6 * 10**9, {2: 8_000_000}),
+    assert [(at, *told.rates) for at, _, told in fleet.told] == [
+        (PAUSE_NS, CoreRate(2, 8_000_000)),
+        (5 * 10**9, CoreRate(2, 2_000_000, 5 * 10**9)),
+        (6 * 10**9, CoreRate(2, 8_000_000, 6 * 10**9)),
     ]
 
 
 def test_what_no_node_reports_is_refused_in_its_senders_name_and_not_answered() -> None:
     fleet = Fleet()
-    fleet.core.take(0, CoreFlows({9: 1}))
-    fleet.core.take(0, CoreFlows({1: 1}))
+    fleet.core.take(0, CoreFlows((CoreRate(9, 1),)))
+    fleet.core.take(0, CoreFlows((CoreRate(1, 1),)))
     alone = Fleet(SCENARIO)
     alone.core.begin()
-    alone.core.take(3, CoreFlows({0: 1}))
+    alone.core.take(3, CoreFlows((CoreRate(0, 1),)))
     alone.core.forget(3)
     for each in (fleet, alone):
         each.clock.run()
@@ -107,8 +110,8 @@ def test_what_no_node_reports_is_refused_in_its_senders_name_and_not_answered() 
 
 def test_once_closed_it_tells_nothing() -> None:
     fleet = Fleet()
-    fleet.core.take(0, CoreFlows({2: 10**8}))
+    fleet.core.take(0, CoreFlows((CoreRate(2, 10**8),)))
     fleet.core.close()
-    fleet.core.take(1, CoreFlows({2: 10**8}))
+    fleet.core.take(1, CoreFlows((CoreRate(2, 10**8),)))
     fleet.clock.run()
     assert fleet.told == []

@@ -13,6 +13,7 @@ from netdfl.core.control import (
     Bye,
     ClockReading,
     CoreFlows,
+    CoreRate,
     CoreRates,
     Crashed,
     Evaluate,
@@ -48,8 +49,8 @@ ORDERS = [
     Probe(7),
     Recover(skip=(1, 2)),
     Recover(again=(Again(1, 2, 3, Kind.REPLY), Again(2, 0, 0, Kind.DATA))),
-    CoreRates({}, -1, True),
-    CoreRates({0: 0, 3: 1 << 62}, 1 << 61),
+    CoreRates((), True),
+    CoreRates((CoreRate(0, 0), CoreRate(3, 1 << 62, 1 << 61), CoreRate(3, 7, -1))),
 ]
 REPORTS = [
     Hello(node=-1, role="evaluator", pid=4, address="", scenario_hash="h", protocol_version=1, epoch=2),
@@ -66,7 +67,7 @@ REPORTS = [
     Evaluated(3, {"test_accuracy": 0.5, "test_loss": float("inf")}),
     ProbeReply(8, {"node": 1, "edges": [[0, 1, 2]]}),
     Bye("done"),
-    CoreFlows({0: -1, 3: 1 << 62}, -(1 << 61)),
+    CoreFlows((CoreRate(0, -1, -(1 << 61)), CoreRate(3, 1 << 62))),
 ]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
+from statistics import mean
+
 import numpy as np
 import pytest
 
@@ -9,6 +13,7 @@ from netdfl.testing.transports import vector_payload
 from netdfl.transport.wire import frame_size
 from tests.transport.virtual_nodes import MS, VirtualFleet
 from tests.underlay.core_traffic import CORE_TRAFFIC, CoreTraffic
+from tests.underlay.sites import FIGURES, S, shortest
 
 HEADER = frame_size(vector_payload(np.zeros(10_000, np.uint8))) - 10_000
 
@@ -33,3 +38,46 @@ def test_core_links_of_real_nodes_carry_as_the_simulated_ones(name: str) -> None
             assert came_ns is at_ns, number
         else:
             assert abs(came_ns - at_ns) <= 10 * MS, (number, came_ns, at_ns)
+
+
+def in_waves(apart_s: float) -> CoreTraffic:
+    """Three messages of each of 16 nodes on 4 sites, in five waves."""
+    traffic = CORE_TRAFFIC["16 nodes on 4 sites"]
+    return replace(traffic, messages=[(at * apart_s / 0.02, *rest) for at, *rest in traffic.messages])
+
+
+def core_links(traffic: CoreTraffic, src: int, dst: int) -> list[str]:
+    return shortest(FIGURES, traffic.site_of[src], traffic.site_of[dst]) or []
+
+
+def most_loaded(traffic: CoreTraffic, found: dict[int, int | None]) -> float:
+    """The mean load of the core link that carried most, from its first message to its last, as a part of its rate."""
+    messages: dict[str, list[int]] = defaultdict(list)
+    for number, (_, src, dst, _) in enumerate(traffic.messages):
+        for link in core_links(traffic, src, dst):
+            messages[link].append(number)
+    loads = []
+    for link, numbers in messages.items():
+        a, b = link.split("->")
+        figures = FIGURES.get(link) or FIGURES.get(f"{a}--{b}") or FIGURES[f"{b}--{a}"]
+        took_s = max(found[n] or 0 for n in numbers) / S - 0.003 - min(traffic.messages[n][0] for n in numbers)
+        loads.append(sum(8 * traffic.messages[n][3] for n in numbers) / took_s / (figures.rate_bps or 1))
+    return max(loads)
+
+
+@pytest.mark.parametrize("apart_s", [0.02, 0.1])
+@pytest.mark.parametrize("notice_ms", [1, 5, 20, 50, 100])
+def test_where_notices_take_long_no_core_link_carries_more_than_its_rate(notice_ms: int, apart_s: float) -> None:
+    """The mean error is a small multiple of a notice's time, early or late, however many waves there are.
+
+    Up to 5 % more than its rate may cross a core link: what was sent before anybody could know of the others.
+    """
+    traffic = in_waves(apart_s)
+    _, found = emulated(traffic, notice_ms * MS)
+    expected = traffic.engine()
+    assert 0.9 < most_loaded(traffic, expected) < 1.0, "else this shows nothing"
+    assert most_loaded(traffic, found) <= 1.05
+    core = [n for n, (_, src, dst, _) in enumerate(traffic.messages) if core_links(traffic, src, dst)]
+    errors = [(found[n] or 0) - (expected[n] or 0) for n in core]
+    assert len(errors) == 36
+    assert abs(mean(errors)) <= (2 * notice_ms + 1) * MS

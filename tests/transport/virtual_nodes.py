@@ -133,7 +133,7 @@ class VirtualFleet:
     def _take(self, node: NodeId, report: CoreFlows) -> None:
         assert self._core is not None
         self.num_reports += 1
-        self._core.take(node, report.offers_bps, report.since_ns)
+        self._core.take(node, report.offers, self.clock.now_ns())
         if not self._asked:
             self._later(self._divide)
         self._asked.add(node)
@@ -145,7 +145,7 @@ class VirtualFleet:
         asked, self._asked = self._asked, set()
         news = self._core.news()
         for node in {*news, *asked}:
-            told = CoreRates(dict(news.get(node, {})), self._core.since_ns, node in asked)
+            told = CoreRates(tuple(news.get(node, ())), node in asked)
             self._later(lambda node=node, told=told: self.nodes[node].take_rates(told))  # type: ignore[misc]
 
     def send(self, at_ns: int, message: Message) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netdfl.core.control import CoreRate
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, Kind
 from netdfl.links.rules.base import Transit
@@ -31,8 +32,13 @@ def division(*entries: Mapping[str, Any], reroute_s: float | None = None) -> Cor
     return CoreTraffic(EIGHT, [], entries=entries, reroute_s=reroute_s).division()
 
 
-def flat(told: Mapping[int, Mapping[int, int]]) -> dict[Edge, int]:
-    return {(src, dst): rate for src, rates in told.items() for dst, rate in rates.items()}
+def take(core: CoreDivision, src: int, offers_bps: Mapping[int, int], since_ns: int = 0) -> None:
+    core.take(src, [CoreRate(dst, offer, since_ns) for dst, offer in offers_bps.items()], 10 * S)
+
+
+def flat(told: Mapping[int, Sequence[CoreRate]]) -> dict[Edge, int]:
+    """The rate of each flow now."""
+    return {(src, each.dst): each.rate_bps for src, rates in told.items() for each in rates}
 
 
 FAR = st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda edge: EIGHT[edge[0]] != EIGHT[edge[1]])
@@ -42,7 +48,7 @@ FAR = st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda edge: EIGHT[
 def test_rates_are_max_min_fair_over_all_core_links_and_offers(offers: dict[Edge, int]) -> None:
     core = division()
     for (src, dst), offer in offers.items():
-        core.take(src, {dst: offer})
+        take(core, src, {dst: offer})
     found = flat(core.news())
     rates: dict[Any, Fraction] = {("offer", edge): Fraction(offer) for edge, offer in offers.items()}
     for name, each in FIGURES.items():
@@ -64,28 +70,27 @@ def test_rates_are_max_min_fair_over_all_core_links_and_offers(offers: dict[Edge
 
 def test_a_flow_may_grow_to_the_largest_rate_on_its_links() -> None:
     core = division()
-    core.take(0, {4: 1 * MBIT})
+    take(core, 0, {4: 1 * MBIT})
     assert flat(core.news()) == {(0, 4): 8 * MBIT}
-    core.take(1, {4: 20 * MBIT})
+    take(core, 1, {4: 20 * MBIT})
     assert flat(core.news()) == {(0, 4): 7 * MBIT, (1, 4): 7 * MBIT}
     assert not core.news()
-    core.take(0, {4: -1})
+    take(core, 0, {4: -1})
     assert flat(core.news()) == {(1, 4): 8 * MBIT}
     core.forget(1, 5)
-    assert core.since_ns == 5
     assert not core.news()
-    core.take(1, {4: 20 * MBIT})
+    take(core, 1, {4: 20 * MBIT})
     assert flat(core.news()) == {(1, 4): 8 * MBIT}, "told anew, as its last rate is another flow's"
 
 
 def test_a_rate_that_moves_by_less_than_a_thousandth_is_not_told_anew() -> None:
     core = division()
-    core.take(0, {4: 20 * MBIT})
-    core.take(1, {4: 1 * MBIT})
+    take(core, 0, {4: 20 * MBIT})
+    take(core, 1, {4: 1 * MBIT})
     assert flat(core.news()) == {(0, 4): 7 * MBIT, (1, 4): 7 * MBIT}
-    core.take(1, {4: 1 * MBIT + 7000})
+    take(core, 1, {4: 1 * MBIT + 7000})
     assert not core.news()
-    core.take(1, {4: 1 * MBIT + 7001})
+    take(core, 1, {4: 1 * MBIT + 7001})
     assert flat(core.news()) == {(0, 4): 7 * MBIT - 7001, (1, 4): 7 * MBIT - 7001}
 
 
@@ -96,7 +101,7 @@ def test_changes_of_core_links_and_routes_act_at_their_times() -> None:
         {"at": "9s", "link": "0->4", "rate": "1Mbit"},
         reroute_s=0.5,
     )
-    core.take(0, {4: 20 * MBIT})
+    take(core, 0, {4: 20 * MBIT})
     found = {}
     while (at_ns := core.next_ns) is not None:
         core.go_on(at_ns - 1)
@@ -110,21 +115,21 @@ def test_changes_of_core_links_and_routes_act_at_their_times() -> None:
 def test_offers_that_no_node_makes_are_refused_and_change_nothing(offers: dict[int, int]) -> None:
     core = division()
     with pytest.raises(ValueError, match="node 0 offers"):
-        core.take(0, offers)
+        take(core, 0, offers)
     assert not core.news()
 
 
 @pytest.mark.parametrize("offer", [0, MOST_BPS])
 def test_offers_at_their_bounds_are_taken(offer: int) -> None:
     core = division()
-    core.take(0, {4: offer})
+    take(core, 0, {4: offer})
     assert flat(core.news()) == {(0, 4): 8 * MBIT}
 
 
 def test_where_core_links_have_no_rate_there_is_nothing_to_tell() -> None:
     free = Underlay(CoreNetwork({"a--b": CoreFigures(5)}), {0: "a", 1: "b"})
     core = CoreDivision(SharedCore(free, Streams(0)), (), 2)
-    core.take(0, {1: MBIT})
+    take(core, 0, {1: MBIT})
     assert core.next_ns is None
     assert not core.news()
 
@@ -146,19 +151,19 @@ def begin(network: FairNetwork, stage: FairStage, number: int = 0) -> None:
 
 def test_a_node_reports_a_flow_and_its_end_once_each_and_waits_for_the_answer() -> None:
     told, network, stage = ways(8 * MBIT)
-    assert told.news(0) == {}
+    assert told.news(0) == []
     begin(network, stage)
-    assert told.news(4) == {}, "another node's"
-    assert told.news(0) == {4: 20 * MBIT}
-    told.take(0, {4: 2 * MBIT}, network, answers=False)
+    assert told.news(4) == [], "another node's"
+    assert told.news(0) == [CoreRate(4, 20 * MBIT)]
+    told.take(0, [CoreRate(4, 2 * MBIT)], network, 0, answers=False)
     network.retimed(0)
     assert next(iter(stage.flows.values())).rate == 2 * MBIT * PARTS
     stage.end(next(iter(stage.flows.values())))
-    assert told.news(0) == {}, "the report is not answered"
-    told.take(0, {5: 7, 4: MBIT}, network, answers=True)
-    assert told.news(0) == {4: -1}
-    told.take(0, {}, network, answers=True)
-    assert told.news(0) == {}
+    assert told.news(0) == [], "the report is not answered"
+    told.take(0, [CoreRate(5, 7), CoreRate(4, MBIT)], network, 0, answers=True)
+    assert told.news(0) == [CoreRate(4, -1)]
+    told.take(0, [], network, 0, answers=True)
+    assert told.news(0) == []
     begin(network, stage, 1)
     assert next(iter(stage.flows.values())).rate == 8 * MBIT * PARTS, "the whole rate until another is told"
 
@@ -166,27 +171,25 @@ def test_a_node_reports_a_flow_and_its_end_once_each_and_waits_for_the_answer() 
 def test_an_offer_that_moves_by_a_thousandth_is_not_reported_and_by_more_is() -> None:
     told, network, stage = ways(8 * MBIT)
     begin(network, stage)
-    assert told.news(0, 7) == {4: 20 * MBIT}
-    assert told.since_ns == 0, "when the message began"
-    told.take(0, {}, network, answers=True)
-    for rate, reported in ((20_020_000, {}), (20_020_001, {4: 20_020_001}), (0, {4: 0}), (1, {4: 1})):
+    assert told.news(0, 7) == [CoreRate(4, 20 * MBIT, 0)], "since the message began"
+    told.take(0, [], network, 0, answers=True)
+    for rate, reported in ((20_020_000, False), (20_020_001, True), (0, True), (1, True)):
         network.change(stage.links[0], {"rate": Shape(rate)})
         network.retimed(9)
-        assert told.news(0, 9) == reported
-        assert told.since_ns == (9 if reported else 0)
-        told.take(0, {}, network, answers=True)
+        assert told.news(0, 9) == ([CoreRate(4, rate, 9)] if reported else [])
+        told.take(0, [], network, 0, answers=True)
 
 
 def test_of_a_way_whose_rate_is_taken_away_the_end_is_reported() -> None:
     told, network, stage = ways(8 * MBIT)
     begin(network, stage)
-    assert told.news(0) == {4: 20 * MBIT}
-    told.take(0, {4: MBIT}, network, answers=True)
+    assert told.news(0) == [CoreRate(4, 20 * MBIT)]
+    told.take(0, [CoreRate(4, MBIT)], network, 0, answers=True)
     told.links[0, 4].be_whole(None)
     network.touch(told.links[0, 4])
     network.retimed(0)
     assert next(iter(stage.flows.values())).rate == 20 * MBIT * PARTS
-    assert told.news(0) == {4: -1}
+    assert told.news(0) == [CoreRate(4, -1)]
 
 
 def test_a_way_that_gets_another_rate_keeps_what_it_was_told_while_a_message_goes() -> None:
@@ -194,7 +197,7 @@ def test_a_way_that_gets_another_rate_keeps_what_it_was_told_while_a_message_goe
     told.links[0, 4].be_whole(6 * MBIT * PARTS)
     assert told.links[0, 4].capacity == 6 * MBIT * PARTS
     begin(network, stage)
-    told.take(0, {4: MBIT}, network, answers=False)
+    told.take(0, [CoreRate(4, MBIT)], network, 0, answers=False)
     told.links[0, 4].be_whole(3 * MBIT * PARTS)
     assert told.links[0, 4].capacity == MBIT * PARTS
 
@@ -202,4 +205,4 @@ def test_a_way_that_gets_another_rate_keeps_what_it_was_told_while_a_message_goe
 def test_ways_without_a_rate_are_not_reported() -> None:
     told, network, stage = ways(None)
     begin(network, stage)
-    assert told.news(0) == {}
+    assert told.news(0) == []

@@ -37,11 +37,12 @@ class SharedLink:
         order: the sort key among links whose shares are equal, so that no rounding depends on which flow came first.
         flows: the flows that cross it now, in the order in which they began.
         capacity: the rate in parts of a bit per second; None: unlimited.
+        freed_ns: the instant at which the last flow stopped to cross it.
     """
 
     __slots__ = (
         *("_debt", "_held", "_load", "_since_ns", "_waiting"),
-        *("capacity", "flows", "order", "scale", "shape"),
+        *("capacity", "flows", "freed_ns", "order", "scale", "shape"),
     )
 
     def __init__(self, order: tuple[int, ...], shape: Shape, scale: float = 1.0) -> None:
@@ -49,7 +50,7 @@ class SharedLink:
         self.order = order
         self.flows: dict[Any, None] = {}  # each one a `Flow`, of a module that knows this one
         self._held: dict[Transit, int] = {}
-        self._waiting = self._debt = self._load = self._since_ns = 0
+        self._waiting = self._debt = self._load = self._since_ns = self.freed_ns = 0
         self.set(shape, scale)
 
     def set(self, shape: Shape, scale: float) -> None:
@@ -61,6 +62,11 @@ class SharedLink:
     def limit(self, capacity: int | None) -> None:
         """Set the capacity, in parts of a bit/s (None: unlimited), in place of the rate in the link's parameters."""
         self.capacity = capacity
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a message may leave by the present capacity, which is no guess."""
+        return True
 
     # the queue
 

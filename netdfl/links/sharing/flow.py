@@ -38,9 +38,14 @@ class Flow:
         rate: its rate in parts of a bit per second; None: unlimited.
         due_ns: the instant at which its last byte leaves at this rate; None: never.
         ended_ns: the instant of its end, once that can't change any more.
+        going_ns: the instant since when it goes, without a stop.
+        turns: the number of messages that had their turn.
     """
 
-    __slots__ = ("began_ns", "due_ns", "ended_ns", "left", "links", "rate", "since_ns", "stage", "unit", "waiting")
+    __slots__ = (
+        *("began_ns", "due_ns", "ended_ns", "going_ns", "left"),
+        *("links", "rate", "since_ns", "stage", "turns", "unit", "waiting"),
+    )
 
     def __init__(self, stage: Turns) -> None:
         """Start without messages."""
@@ -48,7 +53,7 @@ class Flow:
         self.waiting: deque[Transit] = deque()
         self.unit: Transit | None = None
         self.links: Sequence[SharedLink] = ()
-        self.left = self.since_ns = self.began_ns = 0
+        self.left = self.since_ns = self.began_ns = self.going_ns = self.turns = 0
         self.rate: int | None = 0
         self.due_ns: int | None = None
         self.ended_ns: int | None = None
@@ -56,15 +61,17 @@ class Flow:
     def turn(self) -> Transit:
         """Take the next waiting message as the one to transfer, and return it."""
         self.unit = self.waiting.popleft()
+        self.turns += 1
         return self.unit
 
     def begin(self, links: Sequence[SharedLink], nbytes: int, now_ns: int) -> None:
         """Start the transfer of `unit`, of `nbytes` bytes, over `links` at `now_ns`."""
-        self.links, self.left, self.since_ns, self.began_ns = links, nbytes * BYTE, now_ns, now_ns
+        self.links, self.left = links, nbytes * BYTE
+        self.since_ns = self.began_ns = self.going_ns = now_ns
         self.rate, self.due_ns = 0, None
 
     def draw(self, volume: int) -> None:
-        """Count `volume` of the current message as passed at once, through token buckets."""
+        """Count `volume` of the current message as passed at once; a negative one was counted too much."""
         self.left -= volume
 
     def pass_until(self, now_ns: int) -> None:
@@ -80,6 +87,12 @@ class Flow:
             self.left -= self.rate * (now_ns - self.since_ns)
         self.since_ns = now_ns
 
+    def ran_out(self, rate: int) -> None:
+        """If more bytes are counted than the message has, go back to when it ended, at `rate` in parts of a bit/s."""
+        if self.left < 0:
+            self.since_ns -= -self.left // rate
+            self.left = 0
+
     def stop(self, now_ns: int) -> None:
         """Stop the transfer at `now_ns`, because the link holds its messages."""
         self.pass_until(now_ns)
@@ -87,7 +100,7 @@ class Flow:
 
     def go_on(self, now_ns: int) -> None:
         """Continue the transfer at `now_ns` after a stop."""
-        self.since_ns = now_ns
+        self.since_ns = self.going_ns = now_ns
 
     def end_at(self, now_ns: int) -> None:
         """Fix the end of the current transfer at `now_ns`."""
@@ -101,16 +114,18 @@ class Flow:
         """Return whether the last byte of the current message has left."""
         return self.ended_ns is not None or (self.due_ns is not None and self.due_ns <= now_ns)
 
-    def take_rate(self, rate: int | None, now_ns: int) -> bool:
-        """Set the rate from `now_ns` on, or from its last change if that was later; return whether the end moves.
+    def take_rate(self, rate: int | None, *, stays: bool = False) -> bool:
+        """Set the rate from `since_ns` on, until which bytes are counted; return whether the end moves.
 
+        With `stays`, there is no end yet, as the rate is only a guess.
         A remainder of less than a thousandth of a nanosecond is a rounding error, and counts as nothing.
         """
         before, least = self.due_ns, max(rate or 0, self.rate or 0) >> 10
-        now_ns = max(now_ns, self.since_ns)
-        if rate is None or self.left <= least:
-            self.due_ns = now_ns
+        if stays:
+            self.due_ns = None
+        elif rate is None or self.left <= least:
+            self.due_ns = self.since_ns
         else:
-            self.due_ns = now_ns - (least - self.left) // rate if rate else None
+            self.due_ns = self.since_ns - (least - self.left) // rate if rate else None
         self.rate = rate
         return before != self.due_ns

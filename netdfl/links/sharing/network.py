@@ -14,19 +14,23 @@ from netdfl.links.rules.rate import Shape
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.flow import Flow
 from netdfl.links.sharing.max_min import max_min
+from netdfl.links.sharing.past import Past
 
 
 class FairNetwork:
     """All flows under way over links with shared rates, and the changes since the rates were last computed."""
 
-    def __init__(self) -> None:
-        """Start with neither flows nor links."""
+    def __init__(self, past: Past | None = None) -> None:
+        """Start with neither flows nor links. `past` keeps recent rates, where shares may become known late."""
+        self._past = past
+        self._crossing: dict[Flow, None] = {}
         self._emptying: dict[SharedLink, int] = {}
         self._starting: dict[Flow, None] = {}
         self._ending: list[Flow] = []
         self._touched: dict[SharedLink, None] = {}
         self._unlinked: list[Flow] = []
         self.since_ns = 0  # since when the present rates hold
+        self._freed: list[SharedLink] = []  # of flows that stopped before their end
 
     def starts(self, flow: Flow) -> None:
         """Mark `flow`, whose next message starts when the rates are next computed."""
@@ -38,6 +42,8 @@ class FairNetwork:
 
     def crosses(self, flow: Flow) -> None:
         """Add `flow` to the links that it crosses, so that it gets a share of each."""
+        if self._past is not None:
+            self._crossing[flow] = None
         for link in flow.links:
             link.flows[flow] = self._touched[link] = None
         if not flow.links:
@@ -45,9 +51,15 @@ class FairNetwork:
 
     def frees(self, flow: Flow) -> None:
         """Remove `flow` from its links, so that others get its share."""
+        if self._past is not None:
+            self._crossing.pop(flow, None)
         for link in flow.links:
             if flow in link.flows:
                 del link.flows[flow]
+                if flow.ended_ns is None:
+                    self._freed.append(link)
+                else:
+                    link.freed_ns = flow.ended_ns
                 self._touched[link] = None
 
     def change(self, link: SharedLink, event: LinkEvent) -> None:
@@ -60,17 +72,26 @@ class FairNetwork:
         """Mark a link whose capacity has changed, so that rates on it are computed again."""
         self._touched[link] = None
 
+    def change_since(self, link: SharedLink, capacity: int, since_ns: int) -> None:
+        """Set the capacity of `link`, in parts of a bit/s; it holds since `since_ns`, which has passed.
+
+        With a past, the bytes since then are counted anew.
+        """
+        link.limit(capacity)
+        self.touch(link)
+        if self._past is not None:
+            self._past.change(link, capacity, since_ns)
+
     @property
     def again_ns(self) -> int | None:
         """The next instant at which rates change although no flow starts or ends, because a token bucket runs empty."""
         return min(self._emptying.values()) if self._emptying else None
 
-    def retimed(self, now_ns: int, since_ns: int | None = None) -> Sequence[StageOutcome]:
-        """Start and end the flows marked by `starts` and `ends`, recompute the rates, and return the new departures.
-
-        `since_ns` is the earlier time from which the new rates hold, if they become known late; None: `now_ns`. A flow
-        whose rate was last set after `since_ns` takes its new rate from that later time on.
-        """
+    def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
+        """Start and end the flows marked by `starts` and `ends`, recompute the rates, and return the new departures."""
+        freed, self._freed = self._freed, []
+        for link in freed:
+            link.freed_ns = now_ns
         for link in [link for link, at_ns in self._emptying.items() if at_ns <= now_ns]:
             self._touched[link] = None
         if self._ending:
@@ -82,7 +103,7 @@ class FairNetwork:
                 if flow.unit is None and flow.waiting and not flow.stage.stopped:
                     outcomes += flow.stage.begin(flow, now_ns)
         if self._touched or self._unlinked:
-            outcomes += self._share(now_ns, now_ns if since_ns is None else min(now_ns, since_ns))
+            outcomes += self._share(now_ns)
         return outcomes
 
     def _end(self, now_ns: int) -> None:
@@ -93,21 +114,33 @@ class FairNetwork:
 
     # shares
 
-    def _share(self, now_ns: int, since_ns: int) -> Iterator[StageOutcome]:
-        self.since_ns = since_ns
+    def _share(self, now_ns: int) -> Iterator[StageOutcome]:
+        late_ns = None if self._past is None else self._past.changed_ns
+        if late_ns is not None:
+            self._touched |= {link: None for flow in self._crossing for link in flow.links}
+        self.since_ns = now_ns if late_ns is None else min(now_ns, late_ns)
         links, flows = self._reached()
         for link in links:
             link.pass_until(now_ns)
         for flow in flows:
-            flow.pass_until(since_ns)
+            flow.pass_until(now_ns)
+        if self._past is not None:
+            self._past.recount(now_ns)
+            for flow in flows:
+                if flow.rate:
+                    flow.ran_out(flow.rate)
         rates = _shared(links, flows)
+        known = self._past is None
         for flow in flows:
-            if flow.ended_ns is None and flow.take_rate(rates.get(flow), since_ns) and flow.unit is not None:
+            stays = not known and not all(link.is_known for link in flow.links)
+            if flow.ended_ns is None and flow.take_rate(rates.get(flow), stays=stays) and flow.unit is not None:
                 yield Hold(flow.unit) if flow.due_ns is None else Departure(flow.unit, flow.due_ns)
         for link in links:
             self._emptying.pop(link, None)
             if (empties_ns := link.load()) is not None:
                 self._emptying[link] = now_ns + empties_ns
+        if self._past is not None:
+            self._past.note(self._crossing, now_ns)
 
     def _reached(self) -> tuple[Sequence[SharedLink], Sequence[Flow]]:
         """Return the marked links, and all flows and links connected to them through common flows."""

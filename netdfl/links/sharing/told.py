@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from typing_extensions import override
+
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.links.rules.base import StageOutcome, Transit
 from netdfl.links.rules.rate import Shape
@@ -50,32 +52,45 @@ class ToldLink(SharedLink):
     `whole` has the downlink's undivided rate, which is the capacity until the receiver reports another one.
     """
 
-    __slots__ = ("_begun", "_told", "_unit", "whole")
+    __slots__ = ("_begun", "_is_told", "_told", "_unit", "_waits", "whole")
 
-    def __init__(self, edge: Edge, whole: SharedLink, rank: int = 4) -> None:
-        """Start with the whole rate of the downlink. `rank` orders this link among links with equal shares."""
+    def __init__(self, edge: Edge, whole: SharedLink, rank: int = 4, *, waits: bool = False) -> None:
+        """Start with the whole rate of the downlink. `rank` orders this link among links with equal shares.
+
+        With `waits`, no message leaves before a share of this link is known.
+        """
         super().__init__((rank, *edge), Shape(None))
-        self.whole = whole
+        self.whole, self._waits = whole, waits
         self.capacity = whole.capacity
         self.forget()
 
     def forget(self) -> None:
         """Forget the notices sent to the receiver, and number messages anew: it restarted, is gone, or got none yet."""
-        self._told, self._unit = ENDED, None
+        self._told, self._unit, self._is_told = ENDED, None, False
         self._begun = 0
+
+    @property
+    @override
+    def is_known(self) -> bool:
+        return not self._waits or self._is_told or self.whole.capacity is None
+
+    def go(self) -> None:
+        """Let the present messages leave by the present capacity, as no share will be told."""
+        self._is_told = True
 
     def news(self, since_ns: int = 0) -> FlowNotice | None:
         """Return a notice to the receiver: which message crosses, how fast it could; None if the last still holds.
 
-        `since_ns` is the time since when it could cross so fast.
+        `since_ns` is the time since when it could cross so fast. A message's first notice holds since it goes, the
+        notice of an end since that end.
         """
         flow = next(iter(self.flows), None)
         if flow is None:
-            self._unit, self.capacity = None, self.whole.capacity
-            notice = ENDED._replace(since_ns=since_ns)
+            self._unit, self.capacity, self._is_told = None, self.whole.capacity, False
+            notice = ENDED._replace(since_ns=self.freed_ns)
         else:
             if flow.unit is not self._unit:
-                self._begun, since_ns = self._begun + 1, flow.began_ns
+                self._begun, since_ns = self._begun + 1, flow.going_ns
             self._unit = flow.unit
             notice = FlowNotice(self._begun, flow.unit.nbytes, min(_MOST, _offer(flow, self) // PARTS), since_ns)
         known = self._told
@@ -98,11 +113,11 @@ class ToldLink(SharedLink):
         """The last notice sent to the receiver: which message crosses its downlink, and how fast it could be sent."""
         return self._told
 
-    def take_share(self, rate_bps: int, network: FairNetwork) -> None:
-        """Set the link's capacity to the rate that the receiver reported, and mark it so that rates are recomputed."""
-        if self.capacity != rate_bps * PARTS and self.flows:
-            self.capacity = rate_bps * PARTS
-            network.touch(self)
+    def take_share(self, rate_bps: int, since_ns: int, network: FairNetwork) -> None:
+        """Set the link's capacity to a rate that holds since `since_ns`, and mark it so that rates are recomputed."""
+        if self.flows:
+            self._is_told = True
+            network.change_since(self, rate_bps * PARTS, since_ns)
 
     def end(self) -> bool:
         """Record that the receiver gets a notice that nothing crosses any more; return whether it knew of a message."""
@@ -151,8 +166,8 @@ class ToldDownlinks:
     def share(self, edge: Edge, rate_bps: int, now_ns: int, since_ns: int) -> Sequence[StageOutcome]:
         """Apply the rate that the receiver allows messages on `edge` since `since_ns`; return the new departures."""
         if edge in self.links:
-            self.links[edge].take_share(rate_bps, self._network)
-        return self._network.retimed(now_ns, since_ns)
+            self.links[edge].take_share(rate_bps, min(since_ns, now_ns), self._network)
+        return self._network.retimed(now_ns)
 
     def refused(self, edge: Edge, number: int, now_ns: int) -> Sequence[StageOutcome]:
         """Drop message `number` on `edge`, because the downlink's queue is full; return the outcomes."""
@@ -179,12 +194,15 @@ class DownlinkShares:
         """Start without senders."""
         self._link = link
         self._flows: dict[NodeId, tuple[FlowNotice, Transit]] = {}
-        self._told: dict[NodeId, int] = {}
-        self.since_ns = 0
+        self._told: dict[NodeId, tuple[int, int]] = {}  # the rate in bit/s, and the time since when it holds
+        self._changed_ns: dict[NodeId, tuple[int, int]] = {}  # the first and last change that a sender is not told yet
 
     def take(self, src: NodeId, notice: FlowNotice) -> bool:
         """Record the message that `src` sends now, by its notice; return whether the downlink's queue has room."""
-        self.since_ns = max(self.since_ns, notice.since_ns)
+        at_ns = notice.since_ns
+        for each in self._flows:
+            first_ns, last_ns = self._changed_ns.get(each, (at_ns, at_ns))
+            self._changed_ns[each] = min(first_ns, at_ns), max(last_ns, at_ns)
         before, unit = self._flows.get(src, (ENDED, None))
         if before.number != notice.number:
             self.forget(src)
@@ -194,6 +212,7 @@ class DownlinkShares:
             if self._link.is_full(notice.nbytes):
                 return False
             self._link.take(unit)
+            self._changed_ns[src] = at_ns, at_ns
         if unit is not None:
             self._flows[src] = notice, unit
         return True
@@ -202,19 +221,25 @@ class DownlinkShares:
         """Remove `src` and its message from the downlink."""
         _, unit = self._flows.pop(src, (ENDED, None))
         self._told.pop(src, None)
+        self._changed_ns.pop(src, None)
         if unit is not None:
             self._link.release(unit)
 
-    def news(self, besides: Collection[NodeId] = ()) -> Iterator[tuple[NodeId, int]]:
-        """Yield each sender whose allowed rate has changed, with the new rate in bit/s.
+    def news(self, besides: Collection[NodeId] = (), since_ns: int = 0) -> Iterator[tuple[NodeId, int, int]]:
+        """Yield each sender whose allowed rate has changed, with the rate in bit/s and the time since when it holds.
 
-        Senders in `besides` are left out.
+        Senders in `besides` are left out. `since_ns` is when the downlink's own rate changed last. A first or a
+        lower rate holds since the first change, a higher one since the last: so all senders together hardly get more
+        than the downlink's rate. No rate holds since a time before the one before.
         """
         capacity = self._link.capacity
         if capacity is None:
             return
         rate = advertised(capacity, (notice.offer_bps * PARTS for notice, _ in self._flows.values())) // PARTS
-        for src in self._flows:
-            if src not in besides and abs(rate - self._told.get(src, -1)) * CLOSE > self._told.get(src, -1):
-                self._told[src] = rate
-                yield src, rate
+        for src in [src for src in self._flows if src not in besides]:
+            before, before_ns = self._told.get(src, (-1, 0))
+            first_ns, last_ns = self._changed_ns.pop(src, (since_ns, since_ns))
+            if abs(rate - before) * CLOSE > before:
+                at_ns = first_ns if before < 0 else max(since_ns, before_ns, last_ns if rate > before else first_ns)
+                self._told[src] = rate, at_ns
+                yield src, rate, at_ns

@@ -6,8 +6,9 @@ offer. The supervisor divides every core link among all offers, and tells each s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
+from netdfl.core.control import CoreRate
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
@@ -28,42 +29,49 @@ class ToldWays:
         """Start without routes."""
         self.links: dict[Edge, ToldLink] = {}
         self._offers: dict[NodeId, int] = {}
-        self.since_ns = 0
         self._unanswered = False
 
     def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
         """Add the route of `edge` over core links as one link; `whole` has its rate while no other flow uses it."""
-        return self.links.setdefault(edge, ToldLink(edge, whole, rank=5))
+        return self.links.setdefault(edge, ToldLink(edge, whole, rank=5, waits=True))
 
-    def news(self, node: NodeId, since_ns: int = 0) -> Mapping[NodeId, int]:
-        """Return the rates in bit/s at which `node` could send, by receiver, where they changed since the last report.
+    def news(self, node: NodeId, since_ns: int = 0) -> Sequence[CoreRate]:
+        """Return the rates at which `node` could send, where they changed since the last report.
 
         There are none while the supervisor has not answered that report. `since_ns` is the time of the last change of
-        rates. Afterwards, `self.since_ns` is the time of the latest change that is returned.
+        rates; a message's first rate holds since it began.
         """
+        found: list[CoreRate] = []
         if self._unanswered:
-            return {}
-        found, self.since_ns = {}, 0
+            return found
         for (src, dst), link in self.links.items():
             if src == node:
                 before, offer = self._offers.get(dst, NO_FLOW), self._offer(link, since_ns)
                 if abs(offer - before) * CLOSE > abs(before):
-                    found[dst] = self._offers[dst] = offer
-                    self.since_ns = max(self.since_ns, link.known.since_ns)
+                    self._offers[dst] = offer
+                    found.append(CoreRate(dst, offer, link.known.since_ns))
         self._unanswered = bool(found)
         return found
+
+    def go(self, network: FairNetwork) -> None:
+        """Let all messages leave by the rates that are known now, the whole rates where none was sent."""
+        for link in self.links.values():
+            link.go()
+            network.touch(link)
 
     @staticmethod
     def _offer(link: ToldLink, since_ns: int) -> int:
         link.news(since_ns)
         return NO_FLOW if link.whole.capacity is None or link.known.number == 0 else link.known.offer_bps
 
-    def take(self, node: NodeId, rates_bps: Mapping[NodeId, int], network: FairNetwork, *, answers: bool) -> None:
-        """Use the supervisor's rates in bit/s for the messages of `node`, by receiver.
+    def take(
+        self, node: NodeId, rates: Sequence[CoreRate], network: FairNetwork, now_ns: int, *, answers: bool
+    ) -> None:
+        """Use the supervisor's rates for the messages of `node`: each holds until the next one of its receiver.
 
         `answers` says that they answer the node's last report of the rates at which it could send.
         """
-        for dst, rate_bps in rates_bps.items():
-            if (node, dst) in self.links:
-                self.links[node, dst].take_share(rate_bps, network)
+        for each in rates:
+            if (node, each.dst) in self.links:
+                self.links[node, each.dst].take_share(each.rate_bps, min(each.since_ns, now_ns), network)
         self._unanswered = self._unanswered and not answers

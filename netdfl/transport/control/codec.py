@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from netdfl.core.control import Again, Order, Report
+from netdfl.core.control import Again, CoreRate, Order, Report
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Kind
 from netdfl.transport.v1 import control_pb2 as pb
@@ -23,7 +23,7 @@ from netdfl.transport.v1 import control_pb2 as pb
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_PLAIN = {kind.__name__: kind for kind in (*get_args(Order), *get_args(Report), Again, MessageCounts)}
+_PLAIN = {kind.__name__: kind for kind in (*get_args(Order), *get_args(Report), Again, CoreRate, MessageCounts)}
 _PLACES = {each.message_type.name: each.name for kind in (pb.Order, pb.Report) for each in kind.DESCRIPTOR.fields}
 """For each kind of order or report, by its name: the field of `Order` or `Report` (protobuf) that holds it."""
 _NUMBERS = frozenset(("int", "float", "bool", "NodeId"))

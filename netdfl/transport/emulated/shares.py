@@ -63,13 +63,13 @@ class ShareNotices:
             if src == self._node and dst not in self._unanswered and (notice := link.news(since_ns)) is not None:
                 news[dst] = {_FLOW: list(notice)}
         if self._own is not None:
-            for src, rate_bps in self._own.news(self._unanswered):
-                news.setdefault(src, {})[_SHARE] = [rate_bps, max(self._own.since_ns, downlink_ns)]
+            for src, *share in self._own.news(self._unanswered, downlink_ns):
+                news.setdefault(src, {})[_SHARE] = share
         self._unanswered.update(news)
         for node, what in news.items():
             self._send(node, what)
-        if self._ways is not None and (offers_bps := self._ways.news(self._node, since_ns)):
-            self._report(CoreFlows(offers_bps, self._ways.since_ns))
+        if self._ways is not None and (offers := self._ways.news(self._node, since_ns)):
+            self._report(CoreFlows(tuple(offers)))
 
     def answered(self, node: NodeId) -> None:
         """Record that `node` has answered its last notice about shared links, or is gone: it may get another."""
@@ -77,9 +77,14 @@ class ShareNotices:
 
     def end(self) -> None:
         """Notify the receivers that this node leaves, so that none of its messages crosses their downlinks any more."""
+        since_ns, _ = self._links.shared_since_ns
         for (src, dst), link in self._told.items():
             if src == self._node and link.end():
-                self._send(dst, {_FLOW: list(ENDED._replace(since_ns=self._links.shared_since_ns[0]))})
+                self._send(dst, {_FLOW: list(ENDED._replace(since_ns=since_ns))})
+
+    def go(self, now_ns: int) -> Sequence[StageOutcome]:
+        """Let messages leave at `now_ns` by the shares that are known, without waiting for others; return the times."""
+        return self._links.go_by_known_shares(now_ns)
 
     def _send(self, dst: NodeId, what: dict[str, Any]) -> None:
         self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, 0, Payload(meta=what)))
@@ -122,4 +127,4 @@ class ShareNotices:
 
     def take_rates(self, told: CoreRates, now_ns: int) -> Sequence[StageOutcome]:
         """Use the supervisor's rates `told` over core links from `now_ns` on; return how messages under way change."""
-        return self._links.take_rates(self._node, told.rates_bps, now_ns, told.since_ns, answers=told.answers)
+        return self._links.take_rates(self._node, told.rates, now_ns, answers=told.answers)

@@ -164,6 +164,9 @@ class EmulatedTransport:
 
         A node calls this before it crashes, so that what it has sent still arrives.
         """
+        now = self._clock.now_ns()
+        if self._shares is not None:
+            self._up.change(self._shares.go(now), now)
         self._up.run(_FOREVER)
         self._close()
         await self.carrier.hand_over()

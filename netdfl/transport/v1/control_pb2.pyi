@@ -194,19 +194,20 @@ class FilePart(_message.Message):
     def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., grows: _Optional[bool] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class CoreFlows(_message.Message):
-    __slots__ = ("offers_bps", "since_ns")
-    class OffersBpsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: int
-        value: int
-        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
-    OFFERS_BPS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("offers",)
+    OFFERS_FIELD_NUMBER: _ClassVar[int]
+    offers: _containers.RepeatedCompositeFieldContainer[CoreRate]
+    def __init__(self, offers: _Optional[_Iterable[_Union[CoreRate, _Mapping]]] = ...) -> None: ...
+
+class CoreRate(_message.Message):
+    __slots__ = ("dst", "rate_bps", "since_ns")
+    DST_FIELD_NUMBER: _ClassVar[int]
+    RATE_BPS_FIELD_NUMBER: _ClassVar[int]
     SINCE_NS_FIELD_NUMBER: _ClassVar[int]
-    offers_bps: _containers.ScalarMap[int, int]
+    dst: int
+    rate_bps: int
     since_ns: int
-    def __init__(self, offers_bps: _Optional[_Mapping[int, int]] = ..., since_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, dst: _Optional[int] = ..., rate_bps: _Optional[int] = ..., since_ns: _Optional[int] = ...) -> None: ...
 
 class Bye(_message.Message):
     __slots__ = ("reason",)
@@ -289,21 +290,12 @@ class ClockReading(_message.Message):
     def __init__(self, number: _Optional[int] = ..., at_ns: _Optional[int] = ...) -> None: ...
 
 class CoreRates(_message.Message):
-    __slots__ = ("rates_bps", "answers", "since_ns")
-    class RatesBpsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: int
-        value: int
-        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
-    RATES_BPS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("rates", "answers")
+    RATES_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    SINCE_NS_FIELD_NUMBER: _ClassVar[int]
-    rates_bps: _containers.ScalarMap[int, int]
+    rates: _containers.RepeatedCompositeFieldContainer[CoreRate]
     answers: bool
-    since_ns: int
-    def __init__(self, rates_bps: _Optional[_Mapping[int, int]] = ..., answers: _Optional[bool] = ..., since_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, rates: _Optional[_Iterable[_Union[CoreRate, _Mapping]]] = ..., answers: _Optional[bool] = ...) -> None: ...
 
 class Stop(_message.Message):
     __slots__ = ("reason", "grace_s")
