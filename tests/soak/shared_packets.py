@@ -5,7 +5,8 @@ python -m tests.soak.shared_packets [--runs 10] [--only four] [--kept build/shar
 Traffic: the mean and the last arrival of all messages, the mean of `--runs` runs over packets against the model.
 Fleets: whole runs in `simulated` with `loss_layer: packet` and in `namespaces`, of which the median round (of five
 runs), the final accuracy and the bottleneck are compared. What was measured is kept, so an interrupted command goes on
-where it was; at its end it writes the table into the page. About 25 minutes in all, most of it waiting.
+where it was; at its end it writes the table into the page, and a line of the tally. About 25 minutes in all, most of it
+waiting.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import netdfl
 from tests.soak.packet_traffic import MB, DisturbedError, Group, Traffic
+from tests.soak.tally import Count, append
 
 BEGIN, END = "<!-- shared packets: begin -->", "<!-- shared packets: end -->"
 RTT = {"latency": "20ms"}
@@ -230,7 +232,7 @@ def write(page: Path, rows: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the table, and return 1 where something is beyond its bound."""
+    """Write the table and, of a whole run, a line of the tally; return 1 where something is beyond its bound."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--only", default="")
@@ -242,7 +244,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows, good = table(kept)
     print("\n".join(rows))
     write(chosen.page, rows)
+    if not chosen.only:
+        append("traffic and fleets on shared links over packets, by the model within its bounds", counted(rows), 0)
     return not good
+
+
+def counted(rows: Sequence[str]) -> Count:
+    """The rows of the table with figures; wrong are those whose last cell says how."""
+    lines = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    lines = [line for line in lines if line and line[0] not in ("traffic", "fleet") and set(line[0]) != {"-"}]
+    return Count(len(lines), [f"{line[0]}: {line[-1]}" for line in lines if line[-1]])
 
 
 if __name__ == "__main__":
