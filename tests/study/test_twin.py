@@ -137,6 +137,25 @@ def test_too_few_messages_or_only_some_are_refused(tmp_path: Path) -> None:
         make_twin(ran(tmp_path / "b", record={"messages": "every 10th"}))
 
 
+def test_of_one_round_messages_are_drawn_and_a_note_says_so(tmp_path: Path) -> None:
+    """Drawing the only round again and again gave intervals of no width."""
+    twin = make_twin(ran(tmp_path, rounds=1, nodes=8, topology="full"))
+    assert twin.fit.rounds == 1
+    assert twin.fit.whole.rate_bps is not None
+    assert twin.fit.whole.rate_bps.high - twin.fit.whole.rate_bps.low > 1e4
+    assert twin.fit.compute_s.high - twin.fit.compute_s.low > 0.5 * MS
+    assert any("all messages are of one round" in note for note in twin.notes)
+
+
+def test_a_note_says_that_the_twin_has_no_core_links(known: Path, tmp_path: Path) -> None:
+    underlay = {"links": {"a--b": {"rate": "10Mbit"}}, "place": {"0..2": "a", "3..5": "b"}}
+    twin = make_twin(ran(tmp_path, rounds=4, underlay=underlay))
+    assert "underlay" not in twin.document
+    assert twin.fit.rounds == 4
+    assert any("the twin has no core links" in note for note in twin.notes)
+    assert not any("core links" in note or "one round" in note for note in make_twin(known).notes)
+
+
 def samples(**change: Any) -> RecordedTimes:
     """Messages over a link of 10 ms and 8 Mbit/s, a microsecond a byte; four nodes compute for 20 ms a round."""
     count = 40

@@ -1,7 +1,8 @@
 """The fit of latencies, rates and compute times to the times recorded in a run, each with an interval.
 
 A delay is fitted as latency + 8 bytes / rate by least absolute deviations, on which a few late messages have little
-effect. The intervals come from the bootstrap: whole rounds are drawn with replacement, and each draw is fitted.
+effect. The intervals come from the bootstrap: whole rounds are drawn with replacement, and each draw is fitted. Of one
+round alone its messages are drawn.
 
 There are two readings of the bytes: all messages of a node share its uplink, or each link has a rate of its own.
 """
@@ -80,6 +81,7 @@ class Fit:
         slow: the slow nodes, each with the factor by which it takes longer.
         error_s: the median deviation in s of a delay from the fit.
         messages: the number of messages.
+        rounds: the number of rounds in which they were sent.
         told_apart: whether message sizes differ enough to tell latency from rate; if not, the latency is the given one.
         clearly: whether `shared` fits clearly better than the other possibility, or was given.
     """
@@ -92,6 +94,7 @@ class Fit:
     slow: dict[int, float]
     error_s: float
     messages: int
+    rounds: int
     told_apart: bool
     clearly: bool
 
@@ -120,7 +123,8 @@ def fit(samples: RecordedTimes, latency_s: float = 0.0, reading: Shared | None =
     compute, jitter, slow = _compute(samples, rng)
     error = float(np.median(np.abs(samples.delay - _expected(whole, samples, nbytes))))
     clearly = clearly or reading is not None
-    return Fit(shared, whole, by_node, compute, jitter, slow, error, len(nbytes), told_apart, clearly)
+    rounds = len(np.unique(samples.round))
+    return Fit(shared, whole, by_node, compute, jitter, slow, error, len(nbytes), rounds, told_apart, clearly)
 
 
 def _vary(nbytes: Floats) -> bool:
@@ -186,9 +190,12 @@ def _least_deviations(
 def _times(rounds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     """Return how often each sample counts in each fit of the bootstrap, one row for each fit.
 
-    In the first row each counts once; in every other row, as often as its round was drawn.
+    In the first row each counts once; in every other row, as often as its round was drawn. One round alone would be
+    drawn every time, which is no interval: then each sample is drawn by itself.
     """
     names, places = np.unique(rounds, return_inverse=True)
+    if len(names) == 1:
+        names = places = np.arange(len(rounds))
     drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=DRAWS)
     return np.concatenate([np.ones((1, len(rounds))), drawn[:, places].astype(float)])
 

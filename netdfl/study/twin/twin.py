@@ -118,6 +118,15 @@ def _notes(document: Document, found: Fit, latency_s: float) -> Sequence[str]:
             "the messages do not tell an uplink that all of a node's messages share from links with rates of "
             "their own; the uplink is taken, --rate-of link takes the other"
         )
+    if found.rounds == 1:
+        notes.append(
+            "all messages are of one round, so the intervals say how much messages differ, and not how much rounds do; "
+            "let the fleet run longer"
+        )
+    if document.get("underlay"):
+        notes.append(
+            "the twin has no core links: what they took is in its latencies and rates, as the fleet shared them then"
+        )
     if document.get("events"):
         notes.append("the events of the scenario act in the twin, too; what they did is also in the fit")
     slow = ", ".join(f"node {node} {factor:.2g} times" for node, factor in found.slow.items())
