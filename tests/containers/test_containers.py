@@ -113,10 +113,10 @@ def test_a_testbed_runs_by_compose_alone_and_is_collected(digits: Path, expected
 
 
 @pytest.mark.soak  # test_by_hand.py has nodes of which each finds its own file alone
-def test_the_nodes_of_a_testbed_read_what_lies_in_its_data(
-    tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scenario, folder = data_apart.scenario(3, world={"kind": "containers", "image": image}), tmp_path / "testbed"
+def test_the_nodes_of_a_testbed_read_what_lies_in_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, folder = data_apart.scenario(3, world="containers"), tmp_path / "testbed"
+    image = asyncio.run(image_for(load(scenario), print))  # it has what reads tables
+    scenario["world"] = {"kind": "containers", "image": image}
     (tmp_path / "apart.json").write_text(json.dumps(scenario))
     done("testbed", tmp_path / "apart.json", "--out", folder)
     for node in range(3):
