@@ -9,7 +9,7 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from netdfl.testing.transports import vector_payload
+from netdfl.testing.transports import KeptSink, data_message, vector_payload
 from netdfl.transport.wire import frame_size
 from tests.transport.virtual_nodes import MS, VirtualFleet
 from tests.underlay.core_traffic import CORE_TRAFFIC, CoreTraffic
@@ -38,6 +38,22 @@ def test_core_links_of_real_nodes_carry_as_the_simulated_ones(name: str) -> None
             assert came_ns is at_ns, number
         else:
             assert abs(came_ns - at_ns) <= 10 * MS, (number, came_ns, at_ns)
+
+
+def test_a_node_about_to_crash_hands_over_what_waits_for_its_rate() -> None:
+    """The supervisor's answer takes longer than the node lives; the message goes at the whole rate of its core links."""
+    traffic = CORE_TRAFFIC["a core link with cross traffic"]
+    fleet, sink = VirtualFleet(traffic.links, 8, (), 300 * MS, traffic.division()), KeptSink()
+    fleet.nodes[4].attach(sink)
+    fleet.send(0, data_message((0, 4), 0, vector_payload(np.zeros(100_000, np.uint8))))
+
+    def crash() -> None:
+        with pytest.raises(StopIteration):
+            fleet.nodes[0].hand_over().send(None)
+
+    fleet.clock.call_at(250 * MS, ("crash",), crash)
+    fleet.clock.run()
+    assert [message.src for message in sink.messages] == [0]
 
 
 def in_waves(apart_s: float) -> CoreTraffic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,18 @@ def test_nodes_that_tell_each_other_shares_arrive_as_the_engine_says(name: str) 
             assert came_ns is at_ns, number
         else:
             assert abs(came_ns - at_ns) <= 5 * MS, number
+
+
+@pytest.mark.parametrize("notice_ms", [1, 5, 20, 50])
+def test_where_notices_take_long_nothing_comes_early_over_shared_downlinks(notice_ms: int) -> None:
+    """What comes early has had more than its share, which nobody gave up; what comes late waits for a notice or two."""
+    network = SCENARIOS["everybody to everybody"]
+    sent = [(at, *edge, vector_payload(np.zeros(nbytes - HEADER, np.uint8))) for at, *edge, nbytes in network.messages]
+    found = emulating(network, notice_ms * MS).arrivals(sent)
+    errors = [(found[number] or 0) - (at_ns or 0) for number, at_ns in network.engine().items()]
+    assert len(errors) == 56
+    assert min(errors) >= -(2 * notice_ms + 5) * MS
+    assert abs(mean(errors)) <= (notice_ms + 1) * MS
 
 
 def test_a_node_has_one_unanswered_notice_to_each_other_node() -> None:

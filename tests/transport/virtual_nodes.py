@@ -63,6 +63,9 @@ class Carrier:
     def begin(self) -> None:
         """Do nothing: there are no connections."""
 
+    async def hand_over(self) -> None:
+        """Do nothing: what is carried comes."""
+
     def has_room(self, message: Message) -> bool:
         return True
 
