@@ -41,7 +41,7 @@ def test_core_links_of_real_nodes_carry_as_the_simulated_ones(name: str) -> None
 
 
 def test_a_node_about_to_crash_hands_over_what_waits_for_its_rate() -> None:
-    """The supervisor's answer takes longer than the node lives; the message goes at the whole rate of its core links."""
+    """The answer takes longer than the node lives; the message goes at the whole rate of its narrowest core link."""
     traffic = CORE_TRAFFIC["a core link with cross traffic"]
     fleet, sink = VirtualFleet(traffic.links, 8, (), 300 * MS, traffic.division()), KeptSink()
     fleet.nodes[4].attach(sink)
