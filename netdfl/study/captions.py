@@ -39,8 +39,8 @@ def bold_rule(points: Sequence[GridPoint]) -> str:
     others = [path for path in paths if path != key and len({dict(point.values)[path] for point in points}) > 1]
     named = " and ".join(key_words(path, paths) for path in others)
     level = f"for each {named} " if named else ""
-    shown = f"the best mean, and the next ones down to the first that differs from it significantly ({SHORT_TEST})."
-    return f"Bold: {level}{shown}"
+    shown = f"the best mean, and the next ones down to the first that differs from it significantly ({SHORT_TEST})"
+    return f"Bold: {level}{shown}; nothing where that would be all."
 
 
 def caption_start(names: Sequence[str], title: str, seeds: str, *, deviation: bool, interval: bool) -> str:

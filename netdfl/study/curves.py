@@ -21,6 +21,7 @@ from netdfl.study.cells import CellResult
 from netdfl.study.outcome import AVERAGE, EACH, is_of_models, rows
 from netdfl.study.plots import COLORS, MARKERS, NOTE_COLOR, NOTE_SIZE, name_of, name_y, open_frame, save
 from netdfl.study.rivals import level_of, rival_key, rival_of
+from netdfl.study.summary import LEAST
 
 FLEET = -1
 Stroke = str | tuple[int, tuple[float, ...]]
@@ -71,6 +72,12 @@ def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
     )
 
 
+def _above_nothing(curve: MetricCurve) -> MetricCurve:
+    """Return a curve for a logarithmic axis, with values below 2^-52 as 2^-52, as means of logarithms count them."""
+    middle, low, high = (tuple(max(y, LEAST) for y in each) for each in (curve.middle, curve.low, curve.high))
+    return curve._replace(middle=middle, low=low, high=high)
+
+
 def follows(ran: Sequence[CellResult], y: str, x: str, lag: int) -> tuple[list[float], list[float]]:
     """Return metric `x`, `lag` rounds earlier, and metric `y`, for every node and round in which both are finite."""
     pairs: list[tuple[float, float]] = []
@@ -106,6 +113,8 @@ def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> boo
     figure, axes = _canvas(drawn, _whose(drawn.y, of_nodes=of_nodes))
     lines = by_line(ran)
     curves = {name: curve_of(cells, drawn.y) for name, cells in lines.items()}
+    if drawn.log:
+        curves = {name: _above_nothing(curve) for name, curve in curves.items()}
     looks, distinct = looks_of(lines), together(curves)
     for curve, names in distinct.items():
         color, stroke = looks[names[0]]
@@ -211,7 +220,9 @@ def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> bool:
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
         for number, each in enumerate(cells):
             label = name if number == 0 else None
-            axes.plot(*sent(each, drawn.y), label=label, lw=1.4, ms=3.5, color=color, marker=marker)
+            nbytes, values = sent(each, drawn.y)
+            values = [max(y, LEAST) for y in values] if drawn.log else values
+            axes.plot(nbytes, values, label=label, lw=1.4, ms=3.5, color=color, marker=marker)
     axes.set_xscale("log")
     label_logs(axes.xaxis, "B")
     axes.set_xlabel("bytes sent by all nodes")

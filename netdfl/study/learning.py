@@ -55,7 +55,10 @@ def by_time(ran: CellResult, metric: str) -> Trace:
 
 
 BYTES_SENT = "bytes sent by all nodes"
-ABSCISSAS = {"round": by_round, "time (s)": by_time, BYTES_SENT: sent}
+ALIKE = 1e-3
+"""The relative distance up to which two curves can't be told apart by eye."""
+TIME = "time (s)"
+ABSCISSAS = {"round": by_round, TIME: by_time, BYTES_SENT: sent}
 
 
 def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> CurveBand:
@@ -100,13 +103,15 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
         name_y(row[0], FigureSpec(y=metric, x="round", log=log))
         row[0].set_title(level, loc="left", fontsize=10)
     for axes, name in zip(grid[-1], panels, strict=True):
-        axes.set_xlabel(name)
+        virtual = name == TIME and all((each.result or {}).get("world") == "simulated" for each in ran)
+        axes.set_xlabel(f"virtual {name}" if virtual else name)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
         if "bytes" in name:
             axes.xaxis.set_major_formatter(EngFormatter("B"))
     most = max(map(len, rows.values()))
     note = _note(panels, max(map(len, lines.values())), most, log=log)
-    legend_below(figure, ncols, note)
+    covered = _covered(rows, next(iter(panels.values())), labels)
+    legend_below(figure, ncols, "\n".join([note, *covered]))
     save(figure, folder / f"{metric}_learning.png")
 
 
@@ -160,6 +165,26 @@ def _note(panels: Mapping[str, Mapping[str, CurveBand]], num_seeds: int, most: i
     return (
         f"{note}; over time{' and bytes' * (BYTES_SENT in ends)} to where the first of the runs ended" if ends else note
     )
+
+
+def _covered(rows: Mapping[str, Sequence[str]], bands: Mapping[str, CurveBand], labels: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each line that can't be seen, as one that is drawn after it lies upon it.
+
+    `rows` has the names of the lines of each row, `labels` the name of each in the legend.
+    """
+    found: dict[str, list[str]] = {}
+    for level, names in rows.items():
+        for place, name in enumerate(names):
+            upon = next((each for each in names[place + 1 :] if _are_alike(bands[name], bands[each])), None)
+            if upon is not None:
+                found.setdefault(f"{labels[name]} lies under {labels[upon]}", []).append(level)
+    return [text if len(at) == len(rows) else f"{text} at {', '.join(at)}" for text, at in found.items()]
+
+
+def _are_alike(a: CurveBand, b: CurveBand) -> bool:
+    """Return whether two curves lie upon each other."""
+    first, second = ([each.mean for each in one.found] for one in (a, b))
+    return bool(a.at) and a.at == b.at and bool(np.allclose(first, second, rtol=ALIKE, atol=0.0))
 
 
 def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand], looks: Mapping[str, tuple[str, Stroke]]) -> None:

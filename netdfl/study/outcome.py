@@ -52,9 +52,12 @@ def is_of_models(name: str) -> bool:
     return name.startswith("test_")
 
 
+NEVER_NEGATIVE = ("rounds", "error", "consensus_distance", "smallest_weight", "largest_weight", "weight_sum")
+
+
 def has_no_negatives(name: str) -> bool:
-    """Return whether a metric is a duration, a rate, or a number of bytes or rounds."""
-    return name in BYTES or name == "rounds" or ("_s_" in f"{name}_" and not is_of_models(name))
+    """Return whether a metric can't be below 0: a duration, a rate, a number, a distance or a push-sum weight."""
+    return name in BYTES or name in NEVER_NEGATIVE or ("_s_" in f"{name}_" and not is_of_models(name))
 
 
 def figures_of(ran: CellResult) -> dict[str, float]:

@@ -22,6 +22,8 @@ Values = tuple[tuple[str, str], ...]
 """Varied values: pairs of a path of the scenario, or a name, and the value as text."""
 LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
 """The metrics that every sweep draws over rounds, time and bytes."""
+LOGS = frozenset({"error", "consensus_distance"})
+"""The metrics that are averaged and drawn by their logarithm, unless a study says otherwise of a figure."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,11 @@ def _plan(name: str, sweep: Sweep, folder: Path, study: Document) -> GridPlan:
         for name, values in sweep.vary.items()
     }
     cases, source = _overrides(sweep.cases) or {"": []}, GridSource(study, name, scenario)
-    return GridPlan(name, scenario, cases, vary, sweep.seeds, sweep.figures, LEARNING, source)
+    figures = [
+        each if "log" in each.model_fields_set else each.model_copy(update={"log": each.y in LOGS})
+        for each in sweep.figures
+    ]
+    return GridPlan(name, scenario, cases, vary, sweep.seeds, figures, LEARNING, source)
 
 
 def _overrides(cases: Cases) -> dict[str, Sequence[str]]:

@@ -23,7 +23,7 @@ from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.checking import checked_grids, first_seed
 from netdfl.study.figure_files import names_of, remove, stems_of
 from netdfl.study.labels import Labels, labels_of, shortened
-from netdfl.study.plan import LEARNING, Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
+from netdfl.study.plan import LEARNING, LOGS, Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
 from netdfl.study.plots import is_word, name_of
 from netdfl.study.progress import FILE, StudyPlan, StudyState
 from netdfl.study.refusals import check_values
@@ -44,7 +44,6 @@ SHOWN = (
     "lost",
     "late",
 )
-LOGS = frozenset({"error", "consensus_distance"})
 
 
 def sweep(

@@ -102,8 +102,8 @@ class SweepTable:
         """Return the table in Markdown, with its legend and the differences."""
         rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**", " †"))
         table = markdown_table([*self._varied(), "runs", *map(words, self.names)], rows)
-        lines = [self._sentence(each) for name in self.names for each in self.found(name) if each.tested or each.holds]
-        pairs = "\n".join(f"- {line}" for line in lines) or self._why_none()
+        lines = [self._sentence(each) for name in self.names for each in self.found(name)]
+        pairs = "\n".join(f"- {line}" for line in lines) or "No two points share two seeds, so nothing is compared."
         same = "".join(f"- {line}\n" for line in self.alike())
         bold = [f"{bold_rule(self.points)} {DETAILS}."] if self._has_bold() else []
         notes = "".join(f"{line}\n" for line in [*bold, *self._notes()])
@@ -114,11 +114,6 @@ class SweepTable:
     def _has_bold(self) -> bool:
         """Return whether the table marks anything."""
         return any(self.best(name) for name in self.names)
-
-    def _why_none(self) -> str:
-        if any(self.found(name) for name in self.names):
-            return "No two points that are compared differ."
-        return "No two points share two seeds, so nothing is compared."
 
     def alike(self) -> list[str]:
         """Return a sentence for every two points whose metrics are equal for every seed: probably one method."""
@@ -146,6 +141,7 @@ class SweepTable:
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
         bold = [bold_rule(self.points)] if self._has_bold() else []
         rules = "".join(f"% {line}.\n" for line in (DETAILS, TEST) if bold)
+        rules = "".join(f"% Before you print it: {line}\n" for line in self.warned) + rules
         below = tex(" ".join(self._notes()))
         notes = f"  \\par\\smallskip {{\\footnotesize {below}}}\n" if below else ""
         return (
@@ -206,6 +202,7 @@ class SweepTable:
         Of more than `MOST_OPEN` others only their number and the largest is told.
         """
         found = self.found(name)
+        equal = [each for each in found if not each.tested and not each.holds]
         others = [each for each in found if each.tested and not each.holds]
         lines = [self._sentence(each) for each in found if each.holds]
         if len(others) <= MOST_OPEN:
@@ -214,6 +211,10 @@ class SweepTable:
             largest = max(others, key=self._extent)
             size = f"the largest is {self._size(largest)}, {_probability(largest)}"
             lines.append(f"{words(name)}: {len(others)} differences do not hold; {size}")
+        if len(equal) <= MOST_OPEN:
+            lines += map(self._sentence, equal)
+        else:
+            lines.append(f"{words(name)}: {len(equal)} pairs are the same for every seed, and not counted")
         if any(self._seems_to_hold(each) for each in others):
             lines.append(
                 f"an interval is that of its pair alone; p is corrected for {others[0].comparisons} comparisons"
@@ -279,6 +280,9 @@ class SweepTable:
 
     def _sentence(self, each: PairedDifference) -> str:
         """Return the difference between two points in a metric, and whether it is significant, as a sentence."""
+        if not each.tested and not each.holds:
+            pair = f"{called(each.second)} and {called(each.first)}"
+            return f"{words(each.figure)}, {pair}: the same for every seed, not tested"
         what = f"{words(each.figure)}, {self._size(each)}"
         if not each.tested:
             return f"{what} in every run"

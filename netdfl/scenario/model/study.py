@@ -28,7 +28,11 @@ class FigureSpec(Strict):
     panels: str = Field(
         default="", description="What varies from panel to panel, side by side; not where x is `round`."
     )
-    log: bool = Field(default=False, description="Whether y is drawn and averaged by its logarithm.")
+    log: bool = Field(
+        default=False,
+        description="Whether y is drawn and averaged by its logarithm; by default where it is `error` or "
+        "`consensus_distance`, as in tables.",
+    )
     label: str = Field(default="", description="The words at the y axis.")
 
 
@@ -41,7 +45,9 @@ class Sweep(Strict):
         {}, description="By path: its values. Or by a name of its own: what it can be, by name, with the overrides."
     )
     seeds: int = Field(default=5, ge=1, description="How often each cell is run, each time with the next seed.")
-    figures: list[FigureSpec] = Field([], description="What is drawn.")
+    figures: list[FigureSpec] = Field(
+        [], description="What is drawn beside the learning curves; the table then has these metrics."
+    )
 
 
 class StudyFile(Strict):
