@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from netdfl.study.labels import key_words
 from netdfl.study.plan import Values
 from netdfl.study.plots import columns, legend_below, name_y, open_frame, save
 from netdfl.study.rivals import level_of, rival_key, rival_of
-from netdfl.study.summary import Estimate, estimate, estimate_log, within
+from netdfl.study.summary import LEAST, Estimate, estimate, estimate_log, within
 
 GRID = 60
 """The number of points of a mean curve over time or bytes, where the points of single runs differ."""
@@ -55,8 +56,8 @@ def by_time(ran: CellResult, metric: str) -> Trace:
 
 
 BYTES_SENT = "bytes sent by all nodes"
-ALIKE = 1e-3
-"""The relative distance up to which two curves can't be told apart by eye."""
+ALIKE = 0.01
+"""The distance up to which two curves can't be told apart by eye, as a share of the height of all curves."""
 TIME = "time (s)"
 ABSCISSAS = {"round": by_round, TIME: by_time, BYTES_SENT: sent}
 
@@ -110,7 +111,7 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
             axes.xaxis.set_major_formatter(EngFormatter("B"))
     most = max(map(len, rows.values()))
     note = _note(panels, max(map(len, lines.values())), most, log=log)
-    covered = _covered(rows, next(iter(panels.values())), labels)
+    covered = _covered(rows, _heights(next(iter(panels.values())), log=log), labels)
     legend_below(figure, ncols, "\n".join([note, *covered]))
     save(figure, folder / f"{metric}_learning.png")
 
@@ -167,7 +168,20 @@ def _note(panels: Mapping[str, Mapping[str, CurveBand]], num_seeds: int, most: i
     )
 
 
-def _covered(rows: Mapping[str, Sequence[str]], bands: Mapping[str, CurveBand], labels: Mapping[str, str]) -> list[str]:
+def _heights(bands: Mapping[str, CurveBand], *, log: bool) -> dict[str, dict[float, float]]:
+    """Return each line's height by abscissa, as a share of the height of all lines."""
+    means = {
+        name: [math.log(max(each.mean, LEAST)) if log else each.mean for each in one.found]
+        for name, one in bands.items()
+    }
+    all_means = [mean for each in means.values() for mean in each]
+    height = max(all_means) - min(all_means) or 1.0
+    return {name: dict(zip(bands[name].at, (y / height for y in each), strict=True)) for name, each in means.items()}
+
+
+def _covered(
+    rows: Mapping[str, Sequence[str]], heights: Mapping[str, Mapping[float, float]], labels: Mapping[str, str]
+) -> list[str]:
     """Return a sentence for each line that can't be seen, as one that is drawn after it lies upon it.
 
     `rows` has the names of the lines of each row, `labels` the name of each in the legend.
@@ -175,16 +189,15 @@ def _covered(rows: Mapping[str, Sequence[str]], bands: Mapping[str, CurveBand], 
     found: dict[str, list[str]] = {}
     for level, names in rows.items():
         for place, name in enumerate(names):
-            upon = next((each for each in names[place + 1 :] if _are_alike(bands[name], bands[each])), None)
+            upon = next((each for each in names[place + 1 :] if _are_alike(heights[name], heights[each])), None)
             if upon is not None:
                 found.setdefault(f"{labels[name]} lies under {labels[upon]}", []).append(level)
     return [text if len(at) == len(rows) else f"{text} at {', '.join(at)}" for text, at in found.items()]
 
 
-def _are_alike(a: CurveBand, b: CurveBand) -> bool:
-    """Return whether two curves lie upon each other."""
-    first, second = ([each.mean for each in one.found] for one in (a, b))
-    return bool(a.at) and a.at == b.at and bool(np.allclose(first, second, rtol=ALIKE, atol=0.0))
+def _are_alike(a: Mapping[float, float], b: Mapping[float, float]) -> bool:
+    """Return whether two lines lie upon each other."""
+    return bool(a) and a.keys() == b.keys() and all(abs(y - b[x]) <= ALIKE for x, y in a.items())
 
 
 def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand], looks: Mapping[str, tuple[str, Stroke]]) -> None:

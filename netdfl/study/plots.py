@@ -102,6 +102,7 @@ def legend_below(figure: Figure, ncols: int, note: str) -> None:
         title_fontsize=NOTE_SIZE,
     )
     legend.get_title().set_color(NOTE_COLOR)
+    legend.get_title().set_multialignment("center")
 
 
 def columns(names: Iterable[str], width: float, most: int) -> int:

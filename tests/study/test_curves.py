@@ -201,7 +201,7 @@ def fleet_run(path: Path, cell: Cell, errors: list[float]) -> CellResult:
 
 def test_the_note_of_learning_curves_is_about_intervals_over_seeds(tmp_path: Path, drawn: list[Axes]) -> None:
     def of_fleet(case: str, seed: int) -> CellResult:
-        return fleet_run(tmp_path / f"{case}{seed}", Cell(case, (), seed, ()), [1 + seed, 2 + ord(case)])
+        return fleet_run(tmp_path / f"{case}{seed}", Cell(case, (), seed, ()), [1 + seed, 2 * ord(case) - 190])
 
     for cases, log in (("a", False), ("abcd", True)):
         draw_learning(
@@ -231,6 +231,23 @@ def test_each_level_has_a_row_of_curves_with_bands_where_all_together_are_too_ma
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "c"]
     colors = [[line.get_color() for line in axes.lines] for axes in figure.axes]
     assert colors[0] == colors[1]
+    assert "under" not in figure.legends[0].get_title().get_text()
+
+
+def test_a_curve_under_another_is_named_with_the_level(tmp_path: Path, drawn: list[Axes]) -> None:
+    def run(method: str, loss: str, *errors: float) -> CellResult:
+        cell = Cell("", (("algorithm.name", method), ("links.default.loss", loss)), 0, ())
+        return fleet_run(tmp_path / f"{method}{loss}", cell, list(errors))
+
+    runs = [
+        run("a", "0", 9, 1), run("b", "0", 9.05, 1.01), run("c", "0", 9, 5),
+        run("a", "1", 9, 1), run("b", "1", 9, 2), run("c", "1", 9, 5),
+    ]  # fmt: skip
+    draw_learning(runs, "error", tmp_path)
+    (figure,) = {axes.get_figure() for axes in drawn}
+    assert isinstance(figure, Figure)
+    title = figure.legends[0].get_title().get_text()
+    assert title.splitlines()[1:] == ["a lies under b at message loss 0"]
 
 
 def test_an_axis_of_numbers_has_the_varied_values_with_as_few_digits_as_they_need() -> None:
