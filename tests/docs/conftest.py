@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from plain_installation import plain_installation
-
-ADDED = {
-    "test_documented_commands.py": (),
-    "test_lecture.py": (),
-    "test_tuning_page.py": (),
-    "test_your_network_page.py": (),
-    "test_tutorial.py": ("pandas", "pytest"),
-    "test_own_task_page.py": ("pandas",),
-}
-"""The tests that run a page's commands in this process, and the packages that the page says to add."""
+from plain_installation import ADDED, plain_installation
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ADDED = {
+    "test_documented_commands.py": (),
+    "test_lecture.py": (),
+    "test_tuning_page.py": (),
+    "test_your_network_page.py": (),
+    "test_tutorial.py": ("pandas", "pytest"),
+    "test_own_task_page.py": ("pandas",),
+}
+"""The tests that run a page's commands in this process, and the packages that the page says to add."""
 
 
 def brought() -> set[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from conftest import ADDED
-from plain_installation import brought, hidden, plain_installation
+from plain_installation import ADDED, brought, hidden, plain_installation
 
 LIKE_NETDFL = {"__name__": "netdfl.study.sweep"}
 
