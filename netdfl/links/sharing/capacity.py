@@ -63,6 +63,10 @@ class SharedLink:
         """Set the capacity, in parts of a bit/s (None: unlimited), in place of the rate in the link's parameters."""
         self.capacity = capacity
 
+    def free(self, at_ns: int) -> None:
+        """Note that a flow stopped to cross the link at `at_ns`."""
+        self.freed_ns = at_ns
+
     @property
     def is_known(self) -> bool:
         """Whether a message may leave by the present capacity, which is no guess."""

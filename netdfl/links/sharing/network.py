@@ -59,7 +59,7 @@ class FairNetwork:
                 if flow.ended_ns is None:
                     self._freed.append(link)
                 else:
-                    link.freed_ns = flow.ended_ns
+                    link.free(flow.ended_ns)
                 self._touched[link] = None
 
     def change(self, link: SharedLink, event: LinkEvent) -> None:
@@ -91,7 +91,7 @@ class FairNetwork:
         """Start and end the flows marked by `starts` and `ends`, recompute the rates, and return the new departures."""
         freed, self._freed = self._freed, []
         for link in freed:
-            link.freed_ns = now_ns
+            link.free(now_ns)
         for link in [link for link, at_ns in self._emptying.items() if at_ns <= now_ns]:
             self._touched[link] = None
         if self._ending:
