@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from netdfl.testing.world_ends import full_disk, interrupt
 from netdfl.testing.world_faults import (
+    crash_after_the_last_round,
     crash_and_return_with_kept_state,
     crash_and_return_with_lost_state,
     crash_is_no_death,
@@ -21,6 +22,7 @@ from netdfl.testing.world_faults import (
 from tests.suite_of_worlds import suite_of
 
 RARELY = (
+    crash_after_the_last_round,
     crash_and_return_with_kept_state,
     crash_and_return_with_lost_state,
     crash_is_no_death,

@@ -18,9 +18,14 @@ from netdfl.record.run import Run
 
 PAGE = ROOT / "docs" / "lecture.md"
 COMMANDS = [each for block in blocks(PAGE) for each in shown(block.text)]
+RARELY = {True: [pytest.mark.soak], False: []}
+"""The marks of a command that makes many runs, and of others."""
 
 
-@pytest.mark.parametrize(("command", "lines"), COMMANDS, ids=[command[:70] for command, _ in COMMANDS])
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [pytest.param(*each, marks=RARELY["--seeds" in each[0]], id=each[0][:70]) for each in COMMANDS],
+)
 def test_the_command_prints_what_the_page_shows(
     command: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

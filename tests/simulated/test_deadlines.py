@@ -45,7 +45,9 @@ def test_a_network_that_becomes_slower_is_followed() -> None:
     assert found.duration_s < 40 * 4
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize(
+    "graph", [pytest.param(each, marks=[pytest.mark.soak] * (each == "random")) for each in GRAPHS]
+)
 def test_nothing_grows_for_ever(graph: str) -> None:
     short, long = (ran(graph, "50ms", {}, 0.3, 1, rounds=rounds).duration_s for rounds in (30, 60))
     assert long < 3 * short

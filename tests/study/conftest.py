@@ -25,3 +25,9 @@ def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             monkeypatch.setattr(f"netdfl.study.{drawer}", lambda *drawn, **how: None)
 
     return leave_out
+
+
+@pytest.fixture
+def without_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out learning curves, which take seconds to draw."""
+    monkeypatch.setattr("netdfl.study.learning.draw_learning", lambda *drawn, **how: None)

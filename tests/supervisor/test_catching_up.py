@@ -92,6 +92,7 @@ def test_where_the_method_does_not_permit_it_every_round_is_made(tmp_path: Path)
         loads(BASE, ["events.0.state=lost", "events.0.rejoin=replay"])
 
 
+@pytest.mark.soak  # simulated fleets above do, and crash_and_return_with_kept_state is tried in processes
 def test_in_processes_it_catches_up_too(tmp_path: Path) -> None:
     sets = ("world={kind: processes}", "nodes=4", "rounds=50", "links={default: {latency: 60ms}}")
     finished = fleet(tmp_path / "run", *sets, "events.0.restart_after=900ms", "wait.deadline=2s")
