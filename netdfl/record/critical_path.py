@@ -8,13 +8,13 @@ continues at the beginning of the wait. So every moment of the run is counted on
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from math import inf
 from statistics import median
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from netdfl.core.types import Kind, NodeId
 from netdfl.record.base import WaitEnd
@@ -66,22 +66,45 @@ class Leg(NamedTuple):
     begin: float = 0.0
 
 
+class Standstill(NamedTuple):
+    """The stalls in which a run ended.
+
+    Attributes:
+        waiting: the nodes that wait in them, at their roots or behind these.
+        culprits: the nodes that wait for nothing and that the roots wait for.
+    """
+
+    waiting: frozenset[NodeId] = frozenset()
+    culprits: frozenset[NodeId] = frozenset()
+
+    @classmethod
+    def of(cls, stalls: Iterable[Mapping[str, Any]]) -> Self:
+        """Return who stands in those of `stalls` and deadlocks, as in `result.json`, that were not over."""
+        lasting = [each for each in stalls if not each.get("over")]
+        waiting = {node for each in lasting for name in ("roots", "behind") for node in each.get(name, ())}
+        culprits = {node for each in lasting for node in each.get("culprits", ())}
+        return cls(frozenset(waiting), frozenset(culprits - waiting))
+
+
+NO_STANDSTILL = Standstill()
 Legs: TypeAlias = Generator[Leg, None, T]
 Moment: TypeAlias = tuple[float, NodeId]
 
 
-def critical_path(history: History, total_s: float) -> list[Leg]:
+def critical_path(history: History, total_s: float, end: Standstill = NO_STANDSTILL) -> list[Leg]:
     """Return the parts of the critical path, from the run's end back to its start.
 
     Their seconds add up to `total_s`, or to the recorded length of the run. In a round that never ended, time of
-    unknown use counts as training, up to the usual training time of the node.
+    unknown use counts as training, up to the usual training time of the node. Who waits in a stall at the run's `end`
+    is not behind: its last leg names the stalls' culprit, if that was down or stood still, else nobody.
     """
-    return list(_PathWalk(history).legs(total_s))
+    return list(_PathWalk(history, end).legs(total_s))
 
 
 class _PathWalk:
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, end: Standstill) -> None:
         self._history = history
+        self._end = end
         self._final = max((rounds[-1].round + 1 for rounds in history.rounds.values() if rounds), default=0)
         self._left: dict[tuple[NodeId, EndedRound], float] = {}
         self._seen: set[int] = set()
@@ -112,6 +135,9 @@ class _PathWalk:
         last = ends[0][0]
         if total_s <= last:
             return
+        if self._end.waiting:
+            yield self._stalled(last, total_s)
+            return
         rounds = {node: self._history.round_at(node, total_s) for _, node in ends}
         lives = [node for node in rounds if self._history.outage(node, last, total_s + 1) is None or self._back(node)]
         node = min(lives, key=lambda each: (rounds[each], each), default=None)
@@ -120,6 +146,15 @@ class _PathWalk:
             yield Leg(TimeUse.END, total_s - last)
         else:
             yield Leg(TimeUse.BEHIND, total_s - last, (node,), self._why_behind(node, total_s), lag)
+
+    def _stalled(self, last: float, total_s: float) -> Leg:
+        """Return the time from the last action of any node, `last`, to the end of a run that stalled."""
+        out = {node: self._history.outage(node, last, total_s + 1) for node in sorted(self._end.culprits)}
+        downs = [(each.begin, node, each.why) for node, each in out.items() if each is not None and each.end >= total_s]
+        if not downs:
+            return Leg(TimeUse.END, total_s - last)
+        _, node, why = min(downs)
+        return Leg(TimeUse.BEHIND, total_s - last, (node,), why)
 
     def _back(self, node: NodeId) -> bool:
         return self._history.outages[node][-1].end < inf
@@ -133,7 +168,7 @@ class _PathWalk:
         for (end, node), (others, _) in pairwise(ends):
             lag = self._final - self._history.round_at(node, others)
             why = self._why_behind(node, end)
-            if lag < BEHIND or why is LagReason.UNKNOWN:
+            if lag < BEHIND or why is LagReason.UNKNOWN or node in self._end.waiting:
                 return end, node
             yield Leg(TimeUse.BEHIND, end - others, (node,), why, lag)
         return ends[-1]

@@ -149,7 +149,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "mixed_not_finite": [each.to_json("mixed") for each in observed.mixed],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
-        "time": find_time_spent(run, length_s, facts.rounds, facts.shared_rates),
+        "time": find_time_spent(run, length_s, facts.rounds, facts.shared_rates, (*facts.stalls, *facts.deadlocks)),
         "died": deaths,
         "restarts": restarts,
         "unfinished": list(facts.unfinished),

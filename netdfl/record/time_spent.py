@@ -10,7 +10,7 @@ from statistics import median
 
 from netdfl.core.types import NodeId
 from netdfl.record.bottleneck import Bottleneck, PathMessage, SharedRates, find_bottleneck
-from netdfl.record.critical_path import Leg, TimeUse, critical_path
+from netdfl.record.critical_path import Leg, Standstill, TimeUse, critical_path
 from netdfl.record.forms import read_nodes
 from netdfl.record.history import EndedRound, History, LagReason, NodeOutage, TimedWait, read_outages, read_stops
 from netdfl.record.run import Run
@@ -101,7 +101,11 @@ def seconds(value: float) -> str:
 
 
 def find_time_spent(
-    run: Run, total_s: float, num_rounds: int, shared_rates: SharedRates | None = None
+    run: Run,
+    total_s: float,
+    num_rounds: int,
+    shared_rates: SharedRates | None = None,
+    stalls: Sequence[Mapping[str, object]] = (),
 ) -> dict[str, object] | None:
     """Return the use of the `total_s` seconds of `run` as in `result.json`; None if no round ended.
 
@@ -114,13 +118,14 @@ def find_time_spent(
 
     In a sampled record the message that ended a wait may have no row: then all parts are 0 and the sentence says so.
     With `shared_rates`, `bottleneck` has the shared link over which most of the path's time went, its seconds, and the
-    number of links that share it; `text` names it, too.
+    number of links that share it; `text` names it, too. In a run that ended in one of `stalls`, as in `result.json`,
+    nobody who waits in it is called behind.
     """
     history, deadlines = read_history(run)
     rounds = _rounds(history, deadlines, num_rounds)
     if not any(length is not None for length in rounds["median_s"]):
         return None
-    path = critical_path(history, total_s) if run.sampling.is_all else []
+    path = critical_path(history, total_s, Standstill.of(stalls)) if run.sampling.is_all else []
     spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in TimeUse}
     behind: dict[NodeId, NodeLag] = {}
     for leg in path:

@@ -149,20 +149,8 @@ def _rows(rows: dict[str, str]) -> list[str]:
 def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str]]:
     """Return a headline for a run, reasons and remarks about its verdict, and its main metrics by name, as texts."""
     messages = result["messages"]
-    average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
-    judged = {
-        "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "
-        f"{share(local)} mean of local models"
-    }
-    if average["last"] is None and (personal := result["test_accuracy"].get("mean_personal")) is not None:
-        judged = {"accuracy": f"{share(personal)} mean of nodes' models, each on its own held-out data"}
-    if own := own_figures(result):
-        beside = judged if average["last"] is not None else {}
-        judged = beside | {name: f"{figure(value)} average model{more}" for name, value, more in own}
-    if result.get("error") is not None:
-        judged = {"error": f"{figure(result['error'])} from the average model to the answer, per coordinate"}
-    rows = judged | {
+    rows = _judged(result) | {
         "consensus": f"distance {figure(result['consensus_distance'])}",
         "sent": f"{format_bytes(result['bytes_sent'])} in {messages['sent']:,} messages; "
         f"not delivered: {not_delivered(messages)}",
@@ -172,6 +160,23 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
     if (page := run_path / "report.html").exists():
         rows["report"] = str(page)
     return f"{head}, {_took(result)}", [*result["reasons"], *warnings(result), *remarks(result)], rows
+
+
+def _judged(result: Json) -> dict[str, str]:
+    """Return the last metrics of a run's models as texts, by name; nothing of those that were never measured."""
+    if result.get("error") is not None:
+        return {"error": f"{figure(result['error'])} from the average model to the answer, per coordinate"}
+    own = {name: f"{figure(value)} average model{more}" for name, value, more in own_figures(result)}
+    average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
+    personal = result["test_accuracy"].get("mean_personal")
+    told = (
+        f"{share(average['last'])} average model (best {share(average['best'])}), {share(local)} mean of local models"
+    )
+    if average["last"] is not None:
+        return {"accuracy": told} | own
+    if own or personal is None:
+        return own or ({} if local is None else {"accuracy": told})
+    return {"accuracy": f"{share(personal)} mean of nodes' models, each on its own held-out data"}
 
 
 def _times(result: Json) -> dict[str, str]:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from netdfl.record.critical_path import Leg, TimeUse, critical_path
+from netdfl.record.critical_path import Leg, Standstill, TimeUse, critical_path
 from netdfl.record.history import EndedRound, History, LagReason, NodeOutage, TimedWait
 from netdfl.record.time_spent import NodeLag
 
@@ -121,6 +121,37 @@ def test_a_wait_was_for_the_outage_that_took_most_of_it(ended: str) -> None:
     rounds = {0: [EndedRound(0.0, 9.6, 3, 1.0)], 1: [EndedRound(0.0, 1.0, 2, 1.0)]}
     path = critical_path(History(waits, rounds, outages), 9.6)
     assert [(leg.nodes, leg.why) for leg in path if leg.cause is TimeUse.BEHIND] == [((1,), LagReason.STOPPED)]
+
+
+STALLED = {node: [EndedRound(float(i), i + 1.0, i, 1.0) for i in range(6 - node)] for node in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("outages", "last"),
+    [
+        ({}, Leg(TimeUse.END, 4.0)),
+        ({3: [NodeOutage(2.5, math.inf, LagReason.CRASH)]}, Leg(TimeUse.BEHIND, 4.0, (3,), LagReason.CRASH)),
+        ({3: [NodeOutage(1.5, 1.6, LagReason.PAUSE)]}, Leg(TimeUse.END, 4.0)),
+    ],
+    ids=["lost", "crashed", "paused before"],
+)
+def test_who_waits_in_the_stall_at_the_end_is_not_behind(outages: dict[int, list[NodeOutage]], last: Leg) -> None:
+    """Node 2 waits for node 3 in vain, and the others behind it; node 2 is two rounds behind node 0."""
+    stall = {"roots": [2], "culprits": [3], "behind": [0, 1], "over": False}
+    history = History({}, STALLED, outages)
+    assert critical_path(history, 10.0, Standstill.of([stall]))[0] == last
+    over = Standstill.of([stall | {"over": True}])
+    assert critical_path(history, 10.0, over) == critical_path(history, 10.0)
+    assert critical_path(history, 10.0)[0].rounds >= 2
+
+
+def test_a_pause_long_ago_makes_nobody_in_the_stall_behind() -> None:
+    """Node 3 was paused for a while, and ended its last round after all others, which now wait in the same stall."""
+    rounds = STALLED | {3: [EndedRound(0.0, 1.0, 0, 1.0), EndedRound(7.0, 8.0, 1, 1.0)]}
+    history = History({}, rounds, {3: [NodeOutage(1.5, 2.0, LagReason.PAUSE)]})
+    stall = {"roots": [3], "culprits": [2], "behind": [0, 1]}
+    assert any(leg.nodes == (3,) and leg.rounds for leg in critical_path(history, 8.0))
+    assert not any(leg.rounds for leg in critical_path(history, 8.0, Standstill.of([stall])))
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,10 @@ def _judged(result: Made) -> Iterator[tuple[str, str, str]]:
         return
     own = own_figures(result)
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
-    if average["last"] is not None or not own:
+    judged = average["last"] is not None or (not own and local is not None)
+    if judged:
         yield "test accuracy, average model", share(average["last"]), f"best {share(average['best'])}"
         yield "test accuracy, local models", share(local), "their mean"
     yield from ((name, figure(value), more.removeprefix(", ")) for name, value, more in own)
-    if average["last"] is not None or not own:
+    if judged or (not own and result["test_loss"] is not None):
         yield "test loss", figure(result["test_loss"]), f"train {figure(result['train_loss'])}"

@@ -1,0 +1,45 @@
+"""The summary of runs that stalled: it names no bystander, and no metric that the task never measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netdfl
+from netdfl.record.run import Run
+from netdfl.report.data.head import head
+from netdfl.report.live import summary
+from netdfl.scenario.load import load
+
+FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
+UNMEASURED = {"average_model": {"last": None, "best": None}, "mean_local": None, "mean_personal": None}
+
+
+def run(name: str, folder: Path) -> Run:
+    return netdfl.run(load(FAULTS / f"{name}.yaml"), out=folder / name, page=False).run
+
+
+def test_time_is_lost_to_the_crashed_node_and_to_none_that_waits(tmp_path: Path) -> None:
+    rows = summary(run("crash", tmp_path).result, tmp_path)[2]
+    assert rows["time"].endswith("15 ms waiting for node 4, which had crashed")
+
+
+def test_a_consensus_that_measured_nothing_says_nothing_of_accuracy(tmp_path: Path) -> None:
+    done = run("rendezvous_ring", tmp_path)
+    assert list(summary(done.result, tmp_path)[2]) == ["consensus", "sent", "run"]
+    assert [name for name, *_ in head(done)["numbers"] if "accuracy" in name or "loss" in name] == []
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        ({"average_model": {"last": 0.5, "best": 0.75}}, "50.0% average model (best 75.0%), – mean of local models"),
+        ({"mean_local": 0.25}, "– average model (best –), 25.0% mean of local models"),
+        ({"mean_personal": 0.25}, "25.0% mean of nodes' models, each on its own held-out data"),
+    ],
+)
+def test_an_accuracy_that_was_measured_is_said(measured: dict[str, Any], said: str, tmp_path: Path) -> None:
+    result = run("rendezvous_ring", tmp_path).result
+    assert summary({**result, "test_accuracy": UNMEASURED | measured}, tmp_path)[2]["accuracy"] == said
