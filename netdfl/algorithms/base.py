@@ -326,5 +326,10 @@ class Entry:
     augments: bool = False
     extrapolates: bool = False
 
+    @property
+    def kind(self) -> str:
+        """The name of the algorithm's kind for people: its family, or push-sum for gossip with push-sum weights."""
+        return "push-sum" if self.family == "gossip" and "column" in self.needs else self.family
+
 
 Catalog = Mapping[str, Entry]

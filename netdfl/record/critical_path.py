@@ -79,7 +79,7 @@ class Standstill(NamedTuple):
 
     @classmethod
     def of(cls, stalls: Iterable[Mapping[str, Any]]) -> Self:
-        """Return who stands in those of `stalls` and deadlocks, as in `result.json`, that were not over."""
+        """Return the nodes in all `stalls` and deadlocks of a `result.json` that were not over."""
         lasting = [each for each in stalls if not each.get("over")]
         waiting = {node for each in lasting for name in ("roots", "behind") for node in each.get(name, ())}
         culprits = {node for each in lasting for node in each.get("culprits", ())}

@@ -11,7 +11,7 @@ from netdfl.core.fates import FateReason
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.record.status import ENDED, Phase
-from netdfl.replaying.happenings import ASIDE
+from netdfl.replaying.happenings import ASIDE, EndedMessage
 from netdfl.replaying.playing import Playback
 from netdfl.replaying.until import check_node
 from netdfl.transport.simulated.fabric import FabricFlight
@@ -52,6 +52,9 @@ def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int |
         }
         wanted = min(there, default=None) if number is None else number
         if wanted is None or wanted not in there:
+            for id, ended in playing.happenings.ended[edge].items():
+                if numbers[id] == number:
+                    raise InputError(f"message #{number} on {where} {_became(ended)}")
             which = "no message" if number is None else f"no message #{number}"
             under_way = ", ".join(f"#{each}" for each in sorted(there)) or "none"
             raise InputError(f"there is {which} under way on {where}; under way there: {under_way}")
@@ -64,6 +67,11 @@ def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int |
             playing.world.fabric.hasten(find(playing))
 
     return FleetChange(f"{action} {where}" + ("" if number is None else f" #{number}"), find, make)
+
+
+def _became(ended: EndedMessage) -> str:
+    lost = "; `netdfl blame RUN --messages` tells what each lost message cost" if ended.lost else ""
+    return f"is no longer under way: it {ended.words}{lost}"
 
 
 def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> FleetChange:

@@ -154,10 +154,14 @@ def _rows(run: Run, common: Sequence[Sampling] = ()) -> list[RecordRow]:
     ]
     for at, node, round, name, value in run.rows(_METRICS):
         told = "not finite" if value is None else repr(value)
-        found.append(RecordRow(at, node, round, (node, round, name), f"{_who(node)}, round {round}: {name} {told}"))
+        found.append(
+            RecordRow(at, node, round, (node, round, name), f"{_who(node)}, round {round}: {name} {told} at {at:.9g} s")
+        )
     for at, node, round, kind, details in run.rows(_EVENTS):
         found.append(
-            RecordRow(at, node, round or 0, (node, round, kind, details), f"{_who(node)}, round {round}: {kind}")
+            RecordRow(
+                at, node, round or 0, (node, round, kind, details), f"{_who(node)}, round {round}: {kind} at {at:.9g} s"
+            )
         )
     for at, node, round, step, kind, since, ended, last, missing in run.rows(_WAITS):
         why = {"came": f"node {last} came last", "deadline": f"its deadline; missing {missing}"}.get(ended, ended)

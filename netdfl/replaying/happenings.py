@@ -34,6 +34,12 @@ class EndedMessage(NamedTuple):
         """Whether no copy of the message arrived."""
         return all(fate.counts_as in LOST for fate in self.fates)
 
+    @property
+    def words(self) -> str:
+        """A phrase for people: whether the message was lost or has come, and when it was sent."""
+        how = ", then ".join(map(str, self.fates))
+        return f"{'was lost' if self.lost else 'has come'} ({how}; sent at {seconds(self.sent_ns)})"
+
 
 class NewsItem(NamedTuple):
     """An event with its time, as text for people."""

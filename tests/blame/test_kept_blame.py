@@ -107,7 +107,7 @@ def test_a_pause_is_a_bar_of_its_own_until_it_ends(tmp_path: Path) -> None:
     first, other = found["shown"][0]["lanes"]
     assert bars(first, "paused") == [(1, 0.02, 0.03)]
     assert bars(other, "paused") == []
-    assert found["shown"][0]["words"][1:] == ["node 1, round 1: pause", "nothing of the kind"]
+    assert found["shown"][0]["words"][1:] == ["node 1, round 1: pause at 0.02 s", "nothing of the kind"]
 
 
 def test_both_runs_part_at_a_crash_so_that_the_lanes_show_it(tmp_path: Path) -> None:

@@ -168,6 +168,32 @@ def test_a_message_dropped_by_hand_makes_another_run(runs: dict[str, Run], tmp_p
     assert "part at" in found.text
 
 
+def test_a_message_that_was_lost_already_is_told_as_lost(runs: dict[str, Run]) -> None:
+    """The third message is lost, at which the fleet stalls; the second one came."""
+    with netdfl.replay(runs["lossy"]) as replay:
+        ((src, dst, round, sent_s),) = replay.run.rows(
+            "SELECT src, dst, round, sent_s FROM messages WHERE fate = 'dropped:loss' ORDER BY sent_s LIMIT 1"
+        )
+        edge = f"{src}->{dst}"
+        replay.until(f"lost {edge} #{round + 1}")
+        lost = rf"#{round + 1} on {edge} is no longer under way: it was lost \(dropped:loss; sent at {sent_s:.9g} s\)"
+        with pytest.raises(InputError, match=lost + "; `netdfl blame RUN --messages`"):
+            replay.deliver(f"{edge} #{round + 1}")
+        with pytest.raises(InputError, match=rf"#{round} on {edge} is no longer .*: it has come \(delivered; [^;]*$"):
+            replay.drop(f"{edge} #{round}")
+
+
+def test_runs_that_differ_by_when_an_event_ends_say_when(tmp_path: Path) -> None:
+    def ended(lasts: str) -> Run:
+        events = f"events: [{{at: 20ms, for: {lasts}, link: 0->1, latency: 6ms}}]\n"
+        text = LOSSY.replace("loss: 1%", "loss: 0%") + events
+        return netdfl.run(loads(text), out=tmp_path / lasts, page=False).run
+
+    parting = netdfl.diff(ended("31ms"), ended("32ms")).parting
+    assert parting is not None
+    assert parting.words[1:] == ("the fleet, round 3: link_ends at 0.051 s", "the fleet, round 3: link_ends at 0.052 s")
+
+
 def test_changes_by_hand_hold_when_going_back_behind_them(runs: dict[str, Run]) -> None:
     with netdfl.replay(runs["lossy"]) as replay:
         replay.until("sent 2->1 #3")

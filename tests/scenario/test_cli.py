@@ -120,6 +120,18 @@ def test_explain_lists_the_compiled_events(monkeypatch: pytest.MonkeyPatch, caps
     ]
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "kind"),
+    [("sgp", "push-sum"), ("dpsgd", "gossip"), ("overlap_sgp", "overlap"), ("ad_psgd", "bilateral")],
+)
+def test_explain_calls_a_method_with_weights_push_sum(
+    algorithm: str, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = ["--set", f"algorithm={algorithm}", "--set", "topology=ring", "--set", "nodes=4"]
+    assert netdfl("explain", QUICKSTART, *changed, monkeypatch=monkeypatch) == 0
+    assert f"{algorithm} ({kind})" in capsys.readouterr().out
+
+
 def test_the_json_schema_is_up_to_date() -> None:
     assert FILE.read_text(encoding="utf-8") == text(), "run `python -m netdfl.scenario.json_schema`"
 

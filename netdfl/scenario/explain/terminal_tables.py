@@ -78,7 +78,7 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
     down = "" if traffic.broadcast_bytes is None else f" up, {format_bytes(traffic.broadcast_bytes)} down"
     return [
         ("fleet", f"{who}, {scenario.rounds} rounds, world {scenario.world.kind}"),
-        ("algorithm", f"{algorithm.kind} ({algorithm.traits.family}) {_params(algorithm.params)}".rstrip()),
+        ("algorithm", f"{algorithm.kind} ({algorithm.traits.kind}) {_params(algorithm.params)}".rstrip()),
         ("task", _task(found.task)),
         ("graph", _graph(found.graph, scenario.has_server)),
         ("degrees", f"out {_spread(found.graph.out_degree)}, in {_spread(found.graph.in_degree)}"),
