@@ -182,7 +182,11 @@ def _low_weight(course: RunFigures) -> Iterator[Caution]:
 def _made_weight(course: RunFigures) -> Iterator[Caution]:
     if course.weight is not None and course.weight > 1 + course.made + ROUNDED:
         text = f"push-sum weight was made up: the nodes hold {course.weight:.3g} of what they began with"
-        yield Caution(CautionKind.WEIGHT_MADE, f"{text}; some member sent weight that it did not have")
+        if course.messages.undeliverable and not course.plain and not course.heavy:
+            why = "a share that its sender took back, because the receiver was gone, had come before"
+        else:
+            why = "some member sent weight that it did not have"
+        yield Caution(CautionKind.WEIGHT_MADE, f"{text}; {why}")
         yield from (Caution(CautionKind.OUTLIER, text) for text in course.heavy)
 
 

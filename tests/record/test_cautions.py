@@ -191,6 +191,22 @@ def test_weight_that_nobody_began_with_is_told_and_what_returning_nodes_bring_is
     assert kinds(weight=1.1, made=0.1, heavy=heavy) == kinds(weight=1.0 + 1e-9, heavy=heavy) == []
 
 
+def test_weight_that_was_taken_back_though_it_had_come_is_nobodys_lie() -> None:
+    """Node 4 of under_loss keeps a share and crashes before its acknowledgment arrives; it returns with the share."""
+    gone = MessageCounts(sent=100, delivered=98, undeliverable=2)
+    course: dict[str, Any] = {"grown": {}, "weight": 1.04}
+
+    def told(**more: Any) -> str:
+        return find_cautions(RunFigures(**course, **more))[0].text
+
+    came = "; a share that its sender took back, because the receiver was gone, had come before"
+    assert told(messages=gone, plain=False).endswith(came)
+    lie = "; some member sent weight that it did not have"
+    assert told(messages=gone, plain=True).endswith(lie), "a share that is sent once and was not delivered did not come"
+    assert told(messages=MessageCounts(sent=100, delivered=100), plain=False).endswith(lie)
+    assert told(messages=gone, plain=False, heavy=["node 1 sent node 0 push-sum weight of 11 in round 0"]).endswith(lie)
+
+
 def test_a_long_model_is_told_of_a_run_that_broke_and_an_absurd_one_of_every_run() -> None:
     assert kinds(outliers=["long"]) == []
     assert kinds(absurd=["absurd"]) == ["outlier"]
