@@ -48,7 +48,8 @@ class Leg(NamedTuple):
     Attributes:
         cause: the use of this time.
         seconds: its length.
-        nodes: the nodes that were waited for; for time on a link, the sender and the receiver of the message.
+        nodes: the nodes that were waited for; for time on a link, the sender and the receiver of the message;
+            for the end of a stalled run, the nodes that waited first.
         why: the reason why the nodes that were waited for were behind.
         rounds: the number of rounds by which they were behind.
         by_deadline: whether a deadline ended the wait.
@@ -71,19 +72,23 @@ class Standstill(NamedTuple):
 
     Attributes:
         waiting: the nodes that wait in them, at their roots or behind these.
+        roots: those of them at the roots.
         culprits: the nodes that wait for nothing and that the roots wait for.
     """
 
     waiting: frozenset[NodeId] = frozenset()
+    roots: frozenset[NodeId] = frozenset()
     culprits: frozenset[NodeId] = frozenset()
 
     @classmethod
     def of(cls, stalls: Iterable[Mapping[str, Any]]) -> Self:
         """Return the nodes in all `stalls` and deadlocks of a `result.json` that were not over."""
         lasting = [each for each in stalls if not each.get("over")]
-        waiting = {node for each in lasting for name in ("roots", "behind") for node in each.get(name, ())}
-        culprits = {node for each in lasting for node in each.get("culprits", ())}
-        return cls(frozenset(waiting), frozenset(culprits - waiting))
+        roots, behind, culprits = (
+            frozenset(node for each in lasting for node in each.get(name, ()))
+            for name in ("roots", "behind", "culprits")
+        )
+        return cls(roots | behind, roots, culprits - roots - behind)
 
 
 NO_STANDSTILL = Standstill()
@@ -96,7 +101,7 @@ def critical_path(history: History, total_s: float, end: Standstill = NO_STANDST
 
     Their seconds add up to `total_s`, or to the recorded length of the run. In a round that never ended, time of
     unknown use counts as training, up to the usual training time of the node. Who waits in a stall at the run's `end`
-    is not behind: its last leg names the stalls' culprit, if that was down or stood still, else nobody.
+    is not behind: its last leg names the stalls' culprit, if that was down or stood still, else their roots.
     """
     return list(_PathWalk(history, end).legs(total_s))
 
@@ -152,7 +157,7 @@ class _PathWalk:
         out = {node: self._history.outage(node, last, total_s + 1) for node in sorted(self._end.culprits)}
         downs = [(each.begin, node, each.why) for node, each in out.items() if each is not None and each.end >= total_s]
         if not downs:
-            return Leg(TimeUse.END, total_s - last)
+            return Leg(TimeUse.END, total_s - last, tuple(sorted(self._end.roots)))
         _, node, why = min(downs)
         return Leg(TimeUse.BEHIND, total_s - last, (node,), why)
 

@@ -203,6 +203,7 @@ def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
     """
     nodes = sorted({node for leg in path if leg.cause is cause for node in leg.nodes})
     whose = "" if not nodes or len(nodes) > 2 else f" of node{'s' * (len(nodes) > 1)} {' and '.join(map(str, nodes))}"
+    in_vain = f"{whose.removeprefix(' of ')} waited in vain and " if whose else ""
     return {
         TimeUse.COMPUTE: "of compute",
         TimeUse.LINKS: f"on links{parted}",
@@ -210,7 +211,7 @@ def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
         TimeUse.DEADLINES: f"until deadlines, for messages{whose} that did not come in time",
         TimeUse.LOST: f"until later messages{whose} told that one was lost",
         TimeUse.REST: "of anything else",
-        TimeUse.END: "at the end, in which no node went on",
+        TimeUse.END: f"at the end, in which {in_vain}no node went on",
     }[cause]
 
 

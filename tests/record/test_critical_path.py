@@ -129,9 +129,9 @@ STALLED = {node: [EndedRound(float(i), i + 1.0, i, 1.0) for i in range(6 - node)
 @pytest.mark.parametrize(
     ("outages", "last"),
     [
-        ({}, Leg(TimeUse.END, 4.0)),
+        ({}, Leg(TimeUse.END, 4.0, (2,))),
         ({3: [NodeOutage(2.5, math.inf, LagReason.CRASH)]}, Leg(TimeUse.BEHIND, 4.0, (3,), LagReason.CRASH)),
-        ({3: [NodeOutage(1.5, 1.6, LagReason.PAUSE)]}, Leg(TimeUse.END, 4.0)),
+        ({3: [NodeOutage(1.5, 1.6, LagReason.PAUSE)]}, Leg(TimeUse.END, 4.0, (2,))),
     ],
     ids=["lost", "crashed", "paused before"],
 )

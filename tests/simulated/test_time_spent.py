@@ -96,5 +96,6 @@ def test_every_round_has_its_length_and_its_deadline(tmp_path: Path) -> None:
 def test_a_run_that_stands_still_says_who_it_waited_for_at_the_end(tmp_path: Path) -> None:
     lost = "events: [{at_round: 4, for_rounds: 1, link: '3->0', loss: 1}]\n"
     found = spent(tmp_path, RING + TEN + NO_DEADLINE + lost)
-    assert [(each["node"], each["rounds"]) for each in found["behind"]] == [(0, 2)]
-    assert found["end_s"] == found["rest_s"] == 0
+    assert "1.05 s at the end, in which node 0 waited in vain and no node went on" in found["text"]
+    assert (found["behind"], found["rest_s"]) == ([], 0)
+    assert found["end_s"] > 0
