@@ -20,6 +20,8 @@ PAGE = ROOT / "docs" / "lecture.md"
 COMMANDS = [each for block in blocks(PAGE) for each in shown(block.text)]
 RARELY = {True: [pytest.mark.soak], False: []}
 """The marks of a command that makes many runs, and of others."""
+FIRST = ["netdfl run lecture/4_loss --out loss/plain", "netdfl run lecture/4_loss --set delivery=auto --out loss/auto"]
+"""The runs that the page's query is about."""
 
 
 @pytest.mark.parametrize(
@@ -30,9 +32,16 @@ def test_the_command_prints_what_the_page_shows(
     command: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    printed = CliRunner().invoke(make_app(), shlex.split(command)[1:], env={"COLUMNS": "200"}).output
+    for first in FIRST if command.startswith("netdfl query") else ():
+        assert (first, []) in COMMANDS
+        typed(first)
+    printed = typed(command)
     for line in lines:
         assert matches(line, printed), f"`{command}` was to print\n{line}\nand printed\n{printed}"
+
+
+def typed(command: str) -> str:
+    return CliRunner().invoke(make_app(), shlex.split(command)[1:], env={"COLUMNS": "200"}).output
 
 
 def test_every_scenario_of_the_lecture_is_in_it() -> None:
@@ -77,6 +86,13 @@ def test_who_stands_still_first_and_who_last(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "run/stalls/000.json").read_text())
     since = {each["node"]: each["wait"]["since_ns"] // 10**6 for each in kept["nodes"]}
     assert since == {3: 85, 2: 100, 4: 100, 1: 115, 5: 115, 0: 130, 6: 130, 7: 145}
+
+
+def test_the_diagnosis_waits_for_some_copies_and_not_for_all(tmp_path: Path) -> None:
+    once, again = (made("5_standstill", tmp_path / each, f"delivery={each}") for each in ("plain", "acknowledged"))
+    lost = again.rows("SELECT count(*) FROM messages WHERE kind = 'data' AND fate = 'dropped:loss'")
+    assert [each.result["stalls"][0]["found_s"] for each in (once, again)] == [0.15, 2.0]
+    assert lost == [(7,)]
 
 
 def test_models_of_one_way_links_agree_though_weights_do_not(tmp_path: Path) -> None:
