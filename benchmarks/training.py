@@ -1,6 +1,6 @@
 """Local training of many clients in one process: the training service beside the machine's peak and a plain loop.
 
-    python benchmarks/training.py [--repeats 3] [--quick]
+    python benchmarks/training.py [--repeats 3] [--quick] [--gpu]
 
 Prints a JSON list of rows: name, value, unit, reference, reference_value, ratio. The peak is that of a matrix
 multiplication on every core at once, measured between the other figures; medians of the repeats count on both
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -40,6 +41,9 @@ from netdfl.training.models.build import seeded_module
 from netdfl.training.models.catalog import MODELS
 from netdfl.training.service import Service
 from netdfl.training.sgd import LocalSgd, NoState, PlainStart
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from tests.training.torch_alone import of_torch_alone
 
 VIEW = View(0, 0, 2, (), (), 1.0, {}, {})
@@ -104,6 +108,7 @@ CONVOLUTIONS = {
 }
 ON_GPU = {
     "the CIFAR network": Setting("cifar_cnn", (3, 32, 32), 500, 50, 1, {}),
+    "FedSynSAM's ConvNet": Setting("convnet", (3, 32, 32), 1280, 128, 1, {}),
     "ResNet-18-GN": Setting("resnet18_gn", (3, 32, 32), 500, 50, 1, {}),
 }
 
@@ -277,20 +282,26 @@ def rows(repeats: int, quick: bool) -> list[Row]:
     found += growth("MLP 64-64-64-10", SMALL, counts, repeats, service)
     found += growth("mnist_2nn", MNIST._replace(epochs=1), counts, repeats, service)
     service.close()
+    return found + gpu_rows(repeats, quick)
+
+
+def gpu_rows(repeats: int, quick: bool) -> list[Row]:
+    """The figures of a GPU: none without one."""
     if torch.cuda.is_available():
-        found += on_gpu(num, repeats)
-    else:
-        print("no GPU that PyTorch can use: its rows are left out", file=sys.stderr)
-    return found
+        return on_gpu(10 if quick else 100, repeats)
+    print("no GPU that PyTorch can use: its rows are left out", file=sys.stderr)
+    return []
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few clients: to see that it works")
+    parser.add_argument("--gpu", action="store_true", help="the GPU's rows alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    show(rows(options.repeats, options.quick), f"medians of {options.repeats}")
+    take = gpu_rows if options.gpu else rows
+    show(take(options.repeats, options.quick), f"medians of {options.repeats}")
 
 
 if __name__ == "__main__":

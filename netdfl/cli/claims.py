@@ -29,10 +29,10 @@ def run(
     Examples:
         netdfl claims run --for 8h
     """
-    import os
     import time
 
     from netdfl.cli.studies import _seconds
+    from netdfl.core.process import cores
     from netdfl.study.cells import ended_by_signals
 
     seconds = None if for_ is None else _seconds(for_)
@@ -46,8 +46,7 @@ def run(
             study = ClaimStudy(rule(), RowFolder(rows))
             check_data(study)
             until = None if seconds is None else time.time() + seconds
-            cores = len(os.sched_getaffinity(0))
-            BackgroundWork(study, out, jobs or cores, until, lambda line: print(line, flush=True), far).work()
+            BackgroundWork(study, out, jobs or cores(), until, lambda line: print(line, flush=True), far).work()
 
 
 def stop() -> None:

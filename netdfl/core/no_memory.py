@@ -14,6 +14,16 @@ def is_of_memory(error: BaseException) -> bool:
     return any(_is_one(each) for each in _all(error, set()))
 
 
+def lack_of_memory(error: BaseException) -> str:
+    """Return the class and the first line of the text of the error that means that memory ran out, of those behind it.
+
+    `error` is one for which `is_of_memory` is true.
+    """
+    found = next(each for each in _all(error, set()) if _is_one(each))
+    said = str(found).strip().partition("\n")[0]
+    return f"{type(found).__name__}: {said}" if said else type(found).__name__
+
+
 def _is_one(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True

@@ -1,4 +1,4 @@
-"""Settings of a process: freed memory is kept, garbage collections are rare, many files may be open.
+"""A process: its cores, and its settings: freed memory is kept, garbage collections are rare, many files may be open.
 
 Freed memory stays with the process, so that the next large tensor costs no page faults. By default glibc asks the
 kernel for every large block and returns it at once, and the kernel clears its pages anew each time: a third and more
@@ -36,6 +36,11 @@ _USUAL = {
     _M_MMAP_THRESHOLD: 32 * 2**20,
     _M_TRIM_THRESHOLD: 64 * 2**20,
 }
+
+
+def cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def keep_freed() -> None:

@@ -90,7 +90,7 @@ class ApartProblem(TrainingProblem):
     @override
     def task(self, node: NodeId, device: str) -> ApartTask:
         """Return the client's task on its own file. Raises DatasetError."""
-        self.model.to(device)
+        self.move_to(device)
         own, held = self._held_out_of(node, self._files.of(node))
         return ApartTask(
             self.model,

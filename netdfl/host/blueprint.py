@@ -341,7 +341,7 @@ class Blueprint:
         Messages to it go to `sink`, which passes them on to its `mailbox`. `saves`: it acknowledges messages only after
         its state is stored. `still` returns whether a pause or a crash has stopped it. `epoch` counts its restarts.
         """
-        task = self.problem.idle() if node == self.network.server else self.problem.task(node, device)
+        task = self.problem.idle(device) if node == self.network.server else self.problem.task(node, device)
         return Node(
             id=node,
             algorithm=self.algorithm,

@@ -21,6 +21,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
+from netdfl.core.process import cores
 from netdfl.core.types import Json
 from netdfl.core.versions import PACKAGES, source_hash, versions_here
 from netdfl.host.measuring import MeasurementServer, measured
@@ -97,7 +98,7 @@ def facts(wanted: Json) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {name: _version(name) for name in PACKAGES},
         "source": source_hash(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "gpus": _gpus(),
         "memory_bytes": _memory(),
         "disk_free_bytes": shutil.disk_usage(tempfile.gettempdir()).free,

@@ -36,8 +36,12 @@ class FleetProblem(Protocol):
         """Return the training task of one client."""
         ...
 
-    def idle(self) -> Task:
-        """Return the task of a node that holds no data: the server's."""
+    def idle(self, device: str) -> Task:
+        """Return the task of a node that holds no data, the server's, on `device`."""
+        ...
+
+    def move_to(self, device: str) -> None:
+        """Evaluate models on `device` from now on, as a process that has tasks there does."""
         ...
 
     def evaluate(self, x: Tensor, kept: Kept, *, alone: bool) -> Figures:

@@ -240,6 +240,7 @@ class Evaluator:
     def __init__(self, blueprint: Blueprint, plan: RunPlan, command: Command) -> None:
         """Evaluate models by the problem of the blueprint."""
         self.blueprint, self.directory = blueprint, Path(plan.directory)
+        blueprint.problem.move_to(command.device)
         channels = control_channels(FleetSecret(text=plan.secret), command.credentials.get(EVALUATOR))
         self.attendance = SupervisorStream(plan, channels)
         self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()

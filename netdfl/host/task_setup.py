@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.plain_parts import needs_torch
+from netdfl.core.errors import InputError
+from netdfl.core.no_memory import is_of_memory, lack_of_memory
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.host.problem import Figures, FleetProblem, IdleTask
@@ -48,13 +50,16 @@ class ToyProblem:
         """Return the client's quadratic objective, always on the CPU."""
         return self.tasks[node]
 
-    def idle(self) -> IdleTask:
-        """Return the server's task, which starts at client 0's point and has the clients' mean curvature."""
+    def idle(self, device: str) -> IdleTask:
+        """Return the server's task: it starts at client 0's point, and has the clients' mean curvature; on the CPU."""
         import torch
 
         first = self.tasks[0]
         apart = torch.stack([task.curvature - first.curvature for task in self.tasks]).mean(0)
         return IdleTask(first.start, replace(first.objective, curvature=first.curvature + apart))
+
+    def move_to(self, device: str) -> None:
+        """Do nothing: toy problems stay on the CPU."""
 
     def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """Return `error`: the root mean square distance to the solution, per coordinate."""
@@ -78,11 +83,21 @@ def is_plain(scenario: Scenario, algorithm: Algorithm) -> bool:
 def make_problem(scenario: Scenario, streams: Streams, *, plain: bool = False) -> FleetProblem:
     """Create the scenario's problem; `plain`: on vectors that do not need torch, allowed if `is_plain` holds."""
     if isinstance(scenario.task, Training):
-        from netdfl.host.training_problem import TrainingProblem
-
-        if isinstance(scenario.task, Train) and scenario.task.dataset.kind == "client_files":
-            from netdfl.host.apart_problem import ApartProblem
-
-            return ApartProblem(scenario, streams, scenario.nodes)
-        return TrainingProblem(scenario, streams, scenario.nodes)
+        try:
+            return _training_problem(scenario, streams)
+        except Exception as error:
+            if not is_of_memory(error):
+                raise
+            what = f"task: no memory was left to load the data and make the model ({lack_of_memory(error)})"
+            raise InputError(f"{what}; take a smaller model or less data, or a machine with more memory") from error
     return ToyProblem(scenario, streams, scenario.nodes, plain=plain)
+
+
+def _training_problem(scenario: Scenario, streams: Streams) -> FleetProblem:
+    if isinstance(scenario.task, Train) and scenario.task.dataset.kind == "client_files":
+        from netdfl.host.apart_problem import ApartProblem
+
+        return ApartProblem(scenario, streams, scenario.nodes)
+    from netdfl.host.training_problem import TrainingProblem
+
+    return TrainingProblem(scenario, streams, scenario.nodes)

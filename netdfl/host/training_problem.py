@@ -62,6 +62,8 @@ class TrainingProblem:
             what = f"{scenario.algorithm.kind} moves a model beyond what was averaged, and running statistics with it"
             raise InputError(f"{what}: set buffers: local, or reset, for the model")
         self.start = self.model.flat()
+        self.device = "cpu"
+        """The device of this process's tasks, on which models are evaluated, too."""
 
     def _loss_of(self, examples: Samples) -> float:
         """Return the loss of the initial model on some examples."""
@@ -155,7 +157,7 @@ class TrainingProblem:
 
     def task(self, node: NodeId, device: str) -> Classification:
         """Return the client's task on its standardized part of the training set, on `device`."""
-        self.model.to(device)
+        self.move_to(device)
         augment = getattr(self.split, "augment", None)
         chosen = None if augment is None or augment.kind == no_augmentation.__name__ else augment
         return Classification(
@@ -170,9 +172,17 @@ class TrainingProblem:
             drop_last=self.spec.drop_last,
         )
 
-    def idle(self) -> IdleTask:
-        """Return the server's task."""
-        return IdleTask(self.start, CrossEntropy(self.model, self.shape, self.shared.num_classes, self.streams))
+    def move_to(self, device: str) -> None:
+        """Evaluate models on `device` from now on."""
+        self.model.to(device)
+        self.device = device
+
+    def idle(self, device: str) -> IdleTask:
+        """Return the server's task, on `device`."""
+        self.move_to(device)
+        return IdleTask(
+            self.start.to(device), CrossEntropy(self.model, self.shape, self.shared.num_classes, self.streams)
+        )
 
     @cached_property
     def test(self) -> Samples:
@@ -183,11 +193,11 @@ class TrainingProblem:
 
     def _drawing(self, *key: Key) -> AbstractContextManager[object]:
         """Fix the random draws of a user's code during evaluation, so that results are repeatable."""
-        return seeded(self.streams.integer("judging", *key), self.start.device)
+        return seeded(self.streams.integer("judging", *key), torch.device(self.device))
 
     def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """Return the loss and other metrics of the model `x` on the whole test set."""
-        with self._drawing(), self._judging(x, kept, self.shared.train, alone=alone) as at:
+        with self._drawing(), self._judging(x.to(self.device), kept, self.shared.train, alone=alone) as at:
             assert self.shared.test is not None
             if self.metrics is None:
                 found = answers(self.model, at, self.test, self.spec.eval_batch)
@@ -196,7 +206,7 @@ class TrainingProblem:
 
     def evaluate_trained(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """Return loss and other metrics of the model `x` on all clients' training examples, without augmentation."""
-        with self._drawing("train"), self._judging(x, kept, self.shared.train, alone=alone) as at:
+        with self._drawing("train"), self._judging(x.to(self.device), kept, self.shared.train, alone=alone) as at:
             if self.metrics is None:
                 found = answers(self.model, at, in_memory(self.trained), self.spec.eval_batch)
                 return {"train_accuracy": found.accuracy, "train_loss": found.loss}
@@ -214,7 +224,7 @@ class TrainingProblem:
         The latter come from the client's own test set if there is one, else from the test set, weighted by the client's
         labels.
         """
-        with self._drawing(node), self._judging(x, kept, self._examples_of(node), alone=alone) as at:
+        with self._drawing(node), self._judging(x.to(self.device), kept, self._examples_of(node), alone=alone) as at:
             return self._figures_of(node, at)
 
     def _figures_of(self, node: NodeId, at: Tensor) -> Figures:
@@ -251,7 +261,7 @@ class TrainingProblem:
         `kept` are recomputed by passes over training examples in training mode.
         """
         if not alone and (kept or self.model.keeps_buffers):
-            kept = self.model.renewed(x, kept, self._batches(examples))
+            kept = self.model.renewed(x, kept, self._batches(examples, x.device))
         with self.model.used_by(None, kept):
             yield self._settled(x, examples)
 
@@ -265,12 +275,12 @@ class TrainingProblem:
         """Return a model vector with running statistics; compute missing ones from training examples."""
         if not self.model.buffers.size or len(x) > self.model.num_trained:
             return x
-        return self.model.settled(x, self._batches(examples))
+        return self.model.settled(x, self._batches(examples, x.device))
 
-    def _batches(self, examples: Examples) -> Iterator[Tree]:
-        """Yield inputs of training examples, from which module buffers are recomputed."""
+    def _batches(self, examples: Examples, device: torch.device) -> Iterator[Tree]:
+        """Yield inputs of training examples on `device`, from which module buffers are recomputed."""
         chosen = np.linspace(0, len(examples) - 1, min(SETTLING, len(examples))).astype(np.int64)
-        batches = (inputs for inputs, _ in in_batches(examples.only(chosen), max(2, self.spec.batch_size)))
+        batches = (inputs for inputs, _ in in_batches(examples.only(chosen).to(device), max(2, self.spec.batch_size)))
         return (inputs for inputs in batches if len(next(leaves(inputs))) > 1)
 
     @cached_property

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from netdfl.core.clock import NS_PER_S
+from netdfl.core.process import cores
 from netdfl.host.blueprint import Blueprint
 from netdfl.node.worker import BatchWorker, ThreadWorker, Worker
-from netdfl.training.alone import cores, one_by_one
+from netdfl.training.alone import one_by_one
 
 T = TypeVar("T")
 STARVED_S = 0.02

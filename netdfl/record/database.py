@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from netdfl.core.fates import FateKind
+from netdfl.core.process import cores
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -53,6 +54,8 @@ MOST_NBYTES = 1 << 50
 LEAST_MEMORY = 1 << 29
 MEMORY_A_BYTE = 32
 """Bytes of memory to allow for each byte of a store, besides `LEAST_MEMORY`: a row takes at least 3 bytes on disk."""
+MOST_THREADS = 4
+"""The most threads of a database. Each takes up to 64 MiB to read JSON lines, however few; 16 filled `LEAST_MEMORY`."""
 _LOCKED = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access")
 
 
@@ -88,6 +91,7 @@ def closed_database(files: Sequence[Path], memory: str) -> DuckDBPyConnection:
 
 def _locked(database: DuckDBPyConnection) -> DuckDBPyConnection:
     """Take from a database, for good, all access that it was not given so far; return it."""
+    database.execute(f"SET threads = {min(cores(), MOST_THREADS)}")
     database.execute("SET temp_directory = ''")  # it spills to no disk
     for option in _LOCKED:
         database.execute(f"SET {option} = false")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.no_memory import is_of_memory
+from netdfl.core.no_memory import is_of_memory, lack_of_memory
 from netdfl.core.renamed import renamed
 from netdfl.core.types import Json
 from netdfl.record.directory import RunDirectory
@@ -96,13 +96,13 @@ def finish(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
         except Exception as error:
             if not is_of_memory(error):
                 raise
-            summary = None
+            summary, raised = None, lack_of_memory(error)
         if summary is not None:
             if directory.page:
                 with _telling(summary.judgement):
                     _write_page(directory, found)
             return FinishedRun(found, summary.judgement.exit_code)
-    return _without_memory(directory, facts)  # what the record and the error held is free by now
+    return _without_memory(directory, facts, raised)  # what the record and the error held is free by now
 
 
 def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tuple[TrainedRun, Summary]:
@@ -119,11 +119,14 @@ def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tup
     return found, summary
 
 
-def _without_memory(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
-    """Write the result of a run that could not be judged for lack of memory. Raises RunError if that fails."""
+def _without_memory(directory: RunDirectory, facts: RunFacts, raised: str) -> FinishedRun:
+    """Write the result of a run that could not be judged for lack of memory. Raises RunError if that fails.
+
+    `raised` is the text of the error.
+    """
     gc.collect()
     again = f"`netdfl run --resume {directory.path}`, or collect it again"
-    why = f"{NO_MEMORY} to judge the run, whose record is kept; once some is free: {again}"
+    why = f"{NO_MEMORY} to judge the run, whose record is kept ({raised}); once some is free: {again}"
     try:
         status = read_form(directory.path / "fleet.json", RESULT)
         summary = unjudged(facts, why, status or {})

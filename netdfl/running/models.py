@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,18 +55,18 @@ class TrainedRun(Run):
         They are `train_accuracy` and the loss, `train_loss`; if the task defines metrics of its own, these with the
         prefix `train_`. Raises InputError as `model` does.
         """
-        problem = self.problem
-        x, kept = self._vector(node)
-        return problem.evaluate_trained(x, kept, alone=self._alone)
+        with self._evaluated() as problem:
+            x, kept = self._vector(node)
+            return problem.evaluate_trained(x, kept, alone=self._alone)
 
     def test_figures(self, node: int | None = None) -> Mapping[str, float]:
         """Return metrics of a model on the test set, each with the prefix `test_`.
 
         Raises InputError as `model` does.
         """
-        problem = self.problem
-        x, kept = self._vector(node)
-        return problem.evaluate(x, kept, alone=self._alone)
+        with self._evaluated() as problem:
+            x, kept = self._vector(node)
+            return problem.evaluate(x, kept, alone=self._alone)
 
     @property
     def nodes_with_models(self) -> list[int]:
@@ -81,6 +82,18 @@ class TrainedRun(Run):
         if not isinstance(problem, TrainingProblem):
             raise InputError(f"{self.path} trains no model of PyTorch's: its task is a toy problem")
         return problem
+
+    @contextmanager
+    def _evaluated(self) -> Iterator[TrainingProblem]:
+        """Yield the task; inside the context it evaluates models on the scenario's GPU, if this machine has one."""
+        import torch
+
+        problem, device = self.problem, self._blueprint.scenario.device
+        problem.move_to(device if device.startswith("cuda") and torch.cuda.is_available() else "cpu")
+        try:
+            yield problem
+        finally:
+            problem.move_to("cpu")
 
     def keep_average(self, most_bytes: int) -> None:
         """Save the average model; delete the nodes' own models if they have more than `most_bytes` bytes in total.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from netdfl.core.process import cores
 from netdfl.core.types import Scalar
 
 CallOutcome: TypeAlias = tuple[object, Exception | None]
@@ -23,11 +23,6 @@ def outcome_of(call: Callable[[], object]) -> CallOutcome:
 def one_by_one(calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
     """Run the calls in turn in this thread; return the result or exception of each."""
     return [outcome_of(call) for call in calls]
-
-
-def cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class SequentialService:

@@ -353,13 +353,14 @@ class Answers(NamedTuple):
 
 @torch.no_grad()
 def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -> Answers:
-    """Evaluate the model at the flat vector `at` on `samples`, in evaluation mode."""
+    """Evaluate the model at the flat vector `at` on `samples`, in evaluation mode, on the device of `at`."""
     if not len(samples):
         raise TrainingError("can't evaluate on an empty set")
     module, right, loss = model.bind(_apart(model, at), training=False), list[Tensor](), 0.0
     for x, y in zip(samples.x.split(batch), samples.y.split(batch), strict=True):
+        x, y = x.to(at.device), y.to(at.device)
         scores = applied(module, _apart(model, x))
-        right.append(scores.argmax(1) == y)
+        right.append((scores.argmax(1) == y).cpu())
         loss += float(cross_entropy(scores, y, reduction="sum"))
     return Answers(torch.cat(right), loss / len(samples))
 
@@ -379,12 +380,15 @@ class ModelOutputs(NamedTuple):
 
 @torch.no_grad()
 def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024) -> ModelOutputs:
-    """Return the outputs of the model at the flat vector `at` for `examples`, in evaluation mode, on the CPU."""
+    """Return the outputs of the model at the flat vector `at` for `examples`, in evaluation mode.
+
+    The device of `at` computes them; they are returned on the CPU.
+    """
     if not len(examples):
         raise TrainingError("can't evaluate on an empty set")
     module = model.bind(_apart(model, at), training=False)
     found, loss, total = list[tuple[Any, Tree]](), 0.0, 0.0
-    for x, y in in_batches(examples, batch):
+    for x, y in in_batches(examples.to(at.device), batch):
         outputs, weight = applied(module, x), _weight(y)
         found.append((on_cpu(outputs), mapped(y, lambda tensor: tensor.clone().cpu())))
         loss, total = loss + (float(model.loss(outputs, y)) * weight if weight else 0.0), total + weight

@@ -22,8 +22,9 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import torch
 
+from netdfl.core.process import cores
 from netdfl.core.types import Scalar
-from netdfl.training.alone import CallOutcome, cores, outcome_of
+from netdfl.training.alone import CallOutcome, outcome_of
 from netdfl.training.base import LocalData, StepRequests, alone
 from netdfl.training.classification import Classification, RoundPass
 from netdfl.training.data.examples import Samples

@@ -21,6 +21,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -300,10 +301,21 @@ def say(answer: dict[str, object]) -> None:
             line = line[os.write(_Answers.fd, line) :]
 
 
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
+"""The start of a traceback's line that names the exception."""
+_LONG = 12
+"""The most lines of an exception's text; CUDA's errors have advice of several lines after what happened."""
+
+
 def tail(log: Path) -> str:
-    """Return the last three lines of a process's log, for an error message."""
+    """Return the last three lines of a process's log, for an error message.
+
+    If the log ends with an exception whose text is longer, return the first three lines of that text.
+    """
     text = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    return " | ".join(text[-3:])
+    raised = max((place for place, line in enumerate(text[-_LONG:]) if _RAISED.match(line)), default=None)
+    first = -3 if raised is None else min(-3, raised - min(_LONG, len(text)))
+    return " | ".join(text[first:][:3])
 
 
 def redirect(log: Path) -> None:

@@ -88,6 +88,7 @@ class ProcessesWorld:
         self._attendees: dict[NodeId, Attendee] = {}
         self._beside = BackgroundTasks(lambda error: self.news.broke(error))
         self.devices: list[str] = []
+        self._evaluates_on = "cpu"
         self._closing = False
 
     def recorder(self, store: Store) -> Store:
@@ -115,6 +116,7 @@ class ProcessesWorld:
         self._beside.do(self._watch())
         gpus = loaded.gpus if self._gpus else 0
         self.devices = spread(self.scenario.device, gpus, self.scenario.num_nodes)
+        self._evaluates_on = self.devices[0] if gpus else "cpu"
         await self._spawn([EVALUATOR], Life())
         return OpenResult(loaded.partition, loaded.notes)
 
@@ -180,7 +182,7 @@ class ProcessesWorld:
         place = self._place(nodes[0]) if self._place is not None and nodes != [EVALUATOR] else NodePlacement()
         command = Command(
             nodes=tuple(nodes),
-            device="cpu" if nodes == [EVALUATOR] else self.devices[nodes[0]],
+            device=self._evaluates_on if nodes == [EVALUATOR] else self.devices[nodes[0]],
             life=life,
             address=place.address,
             namespace=place.namespace,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from netdfl.core.process import cores
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.models import read_snapshot
 from netdfl.host.workers import make_worker
@@ -20,7 +21,7 @@ from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
-from netdfl.training.service import Service, cores
+from netdfl.training.service import Service
 
 BASE = """
 schema: netdfl/1

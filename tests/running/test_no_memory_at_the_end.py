@@ -14,13 +14,14 @@ import pytest
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.no_memory import is_of_memory
-from netdfl.record import result
+from netdfl.record import database, result
 from netdfl.record.judge import ExitCode
-from netdfl.record.run import Run
+from netdfl.record.run import Run, open_run
 from netdfl.record.status import FleetStatus
 from netdfl.report import html
 from netdfl.report.html import write_report
 from netdfl.running import judged
+from netdfl.running.prepare import check_ready
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
@@ -32,6 +33,18 @@ rounds: 3
 world: {kind: simulated}
 task: {kind: consensus, dim: 2}
 algorithm: dpsgd
+topology: ring
+"""
+
+
+TRAINS = """
+schema: netdfl/1
+name: large
+nodes: 2
+rounds: 1
+world: simulated
+task: {{dataset: digits, model: {{name: mlp, hidden: [{hidden}]}}}}
+algorithm: {{name: dfedavg, lr: 0.1, local_epochs: 1}}
 topology: ring
 """
 
@@ -86,6 +99,7 @@ def test_a_run_that_can_not_be_judged_says_so(
     assert found["verdict"] == "unknown"
     (reason,) = found["reasons"]
     assert reason.startswith("no memory was left to judge the run")
+    assert ("(MemoryError)" if name == "python" else "(OutOfMemoryException: Out of Memory Error: failed") in reason
     assert found["messages"]["sent"] == 18
     assert reason in str(finished)
     assert reason in write_report(finished.path).read_text()
@@ -124,3 +138,25 @@ def test_what_is_no_lack_of_memory_is_not_taken_for_one(tmp_path: Path, monkeypa
     monkeypatch.setattr(judged, "summarize", failing(lambda: ZeroDivisionError("of netdfl's own")))
     with pytest.raises(ZeroDivisionError):
         run(loads(FLEET), out=tmp_path / "run", page=False)
+
+
+def test_a_model_that_memory_has_no_room_for_is_refused_with_its_place() -> None:
+    scenario = loads(TRAINS.format(hidden=1 << 40))
+    with pytest.raises(InputError, match=r"task: no memory was left .* \(RuntimeError: .*\); take a smaller model"):
+        check_ready(scenario)
+
+
+def test_a_fleet_with_such_a_model_does_not_start_and_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^task: no memory was left"):
+        run(loads(TRAINS.format(hidden=1 << 40).replace("simulated", "processes")), out=tmp_path / "run")
+
+
+def test_reading_a_record_takes_no_more_memory_on_a_machine_with_many_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "cores", lambda: 256)
+    path = run(loads(FLEET), out=tmp_path / "run", page=False).path
+    row = {"at_s": 1.0, "node": 1, "round": 0, "name": "theirs", "value": 0.5}
+    for file in range(100, 228):
+        (path / "store" / f"metrics-{file}.jsonl").write_text(json.dumps(row) + "\n")
+    assert open_run(path).rows("SELECT count(*) FROM metrics WHERE name = 'theirs'") == [(128,)]

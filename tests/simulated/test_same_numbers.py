@@ -40,7 +40,8 @@ def loopback_models(scenario: Scenario) -> dict[NodeId, Tensor]:
     blueprint = Blueprint.of(scenario)
     server = blueprint.network.server
     tasks = {
-        i: blueprint.problem.idle() if i == server else blueprint.problem.task(i, "cpu") for i in blueprint.node_ids
+        i: blueprint.problem.idle("cpu") if i == server else blueprint.problem.task(i, "cpu")
+        for i in blueprint.node_ids
     }
     kept = run_fleet(blueprint.algorithm, blueprint.network.view, tasks, scenario.rounds)
     return {i: each.states[-1].x for i, each in kept.items()}

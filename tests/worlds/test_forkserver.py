@@ -18,6 +18,7 @@ from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, RunPlan
 from netdfl.worlds.fork_client import ForkServer
+from netdfl.worlds.forkserver import tail
 
 EXIT_LOST = 6
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
@@ -89,3 +90,23 @@ def test_the_process_that_forks_cells_serves_who_started_it_alone(mine: bool, co
     parent = os.getpid() if mine else os.getppid()
     command = [sys.executable, "-m", "netdfl.study.forks", str(parent)]
     assert subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == code
+
+
+CUDA = """Traceback (most recent call last):
+  File "netdfl/host/process.py", line 60, in main
+    task = problem.task(node, device)
+torch.AcceleratorError: CUDA error: out of memory
+Search for `cudaErrorMemoryAllocation' in the documentation of CUDA.
+CUDA kernel errors might be asynchronously reported at some other API call.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+"""
+
+
+def test_a_long_error_is_told_from_its_first_line_and_a_short_one_with_its_place(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(CUDA)
+    assert tail(log).startswith("torch.AcceleratorError: CUDA error: out of memory | Search for")
+    log.write_text("ValueError: earlier\n" + "a line\n" * 20 + '  File "x.py", line 1\n    f()\nKeyError: 3\n')
+    assert tail(log) == '  File "x.py", line 1 |     f() | KeyError: 3'
+    assert tail(tmp_path / "none") == ""
