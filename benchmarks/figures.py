@@ -10,14 +10,15 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from netdfl.study.background import stop_background
-
 PACKAGES = ("netdfl", "torch", "grpcio", "numpy")
-stop_background()
+with suppress(ModuleNotFoundError):  # an older version, measured beside this one, has no work in the background
+    import_module("netdfl.study.background").stop_background()
 LOAD = os.getloadavg()[0]  # before the benchmark, which makes load of its own
 
 
