@@ -112,6 +112,8 @@ def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
     """Group the stuck nodes `roots` by the cause that they share: a node that is down, or an event that cuts links."""
+    if not roots:
+        return []  # before networkx is imported, which takes half a second
     graph: nx.Graph[Hashable] = nx.Graph()
     for root in roots:
         graph.add_node(root)

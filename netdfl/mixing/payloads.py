@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from math import hypot, inf, isfinite, sqrt
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -91,8 +91,9 @@ def vectors(inbox: Inbox, like: Tensor) -> dict[NodeId, Tensor]:
     """Return the vectors of an inbox by their senders, each read by `vector`."""
     kind, is_cpu = _kind(MODEL, like.dtype, like.shape), like.is_cpu
     came: dict[NodeId, Tensor] = {}
+    by_payload = _decoded.data.get  # type: ignore[attr-defined]  # its own `get` would be a call in Python each
     for message in inbox.messages:
-        decoded = _decoded.get(message.payload)
+        decoded = by_payload(ref(message.payload))
         found = None if decoded is None else decoded.get(kind)
         if found is None or not is_cpu:
             found = vector(message, like)

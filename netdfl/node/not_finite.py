@@ -54,7 +54,11 @@ class NonFinitePolicy:
     @staticmethod
     def not_finite(inbox: Inbox) -> list[Message]:
         """Return the messages of `inbox` with NaN or infinity, or with numbers whose squares are infinite."""
-        return [message for message in inbox if length_of(message.payload) == inf]
+        return [
+            message
+            for message in inbox
+            if (length := message.payload.length) == inf or (length is None and length_of(message.payload) == inf)
+        ]
 
     @staticmethod
     def only_finite(inbox: Inbox) -> Inbox:
