@@ -353,7 +353,8 @@ class CoreFlows:
     Nodes send it where each one emulates its own links.
 
     Attributes:
-        offers: for each receiver with a change, the rate that the message would get if no core link limited it.
+        offers: for each receiver with a change, the rate that the message would get if no core link limited it. That
+            there is no message may hold from a later time on, if the node crashed and its message is under way.
     """
 
     offers: tuple[CoreRate, ...]

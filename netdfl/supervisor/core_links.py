@@ -58,7 +58,7 @@ class CoreLinkRates:
         self._wake_at(max(self._next_ns, self._fleet.now_ns() + PAUSE_NS))
 
     def forget(self, node: NodeId) -> None:
-        """Remove the flows of `node`, which has crashed or ended."""
+        """Remove the flows of `node`, which crashed or ended; messages that it had handed over keep their shares."""
         if self._division is not None:
             self._division.forget(node, self._fleet.now_ns())
             self._asked.discard(node)

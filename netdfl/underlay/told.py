@@ -93,17 +93,22 @@ class CoreDivision:
         self._events = [each for each in events if each.core and not each.blocks and each.at_ns is not None]
         self._offers = OfferHistory()
         self._began_ns: dict[Edge, int] = {}
+        self._leaving_ns: dict[Edge, int] = {}  # when the messages of a crashed node will have passed
         self._told: dict[Edge, Sequence[CoreRate]] = {}
         self._changed_ns: int | None = None  # the earliest change since the last division
 
     @property
     def next_ns(self) -> int | None:
-        """The time in ns of the next scheduled change; None if there is none."""
-        return self._events[0].at_ns if self._events else None
+        """The time in ns of the next scheduled change, or of the end of a crashed node's flow; None: there is none."""
+        changes = [each.at_ns for each in self._events[:1] if each.at_ns is not None]
+        return min([*changes, *self._leaving_ns.values()], default=None)
 
     def go_on(self, now_ns: int) -> None:
-        """Apply the scheduled changes that are due at `now_ns`."""
+        """Apply the scheduled changes that are due at `now_ns`, and end what crashed nodes had sent by then."""
         self._offers.settle(now_ns - RECENT_NS)
+        for edge, at_ns in [each for each in self._leaving_ns.items() if each[1] <= now_ns]:
+            del self._leaving_ns[edge]
+            self._say(edge, NO_FLOW, at_ns)
         while self._events and (self._events[0].at_ns or 0) <= now_ns:
             event = self._events.pop(0)
             self._offers.settle(event.at_ns or 0)
@@ -113,6 +118,7 @@ class CoreDivision:
     def take(self, src: NodeId, offers: Sequence[CoreRate], now_ns: int) -> None:
         """Record the rates that node `src` offers, by receiver. No offer holds since a time after `now_ns`.
 
+        An end may be later: then the flow keeps its share until that time, even if its node has crashed.
         Raises ValueError, without any change, for an offer that no node of this fleet makes.
         """
         for dst, offer in ((each.dst, each.rate_bps) for each in offers):
@@ -121,11 +127,17 @@ class CoreDivision:
             if not self._core.shared((src, dst)):
                 raise ValueError(f"node {src} offers a rate to node {dst}, but no core link lies between them")
         for each in offers:
-            self._say((src, each.dst), each.rate_bps, min(each.since_ns, now_ns))
+            edge = src, each.dst
+            if each.rate_bps == NO_FLOW and each.since_ns > now_ns and edge in self._offers:
+                self._leaving_ns[edge] = min(each.since_ns, MOST_BPS)
+                continue
+            if self._leaving_ns.pop(edge, None) is not None:
+                self._say(edge, NO_FLOW, min(each.since_ns, now_ns))  # of the node's life before
+            self._say(edge, each.rate_bps, min(each.since_ns, now_ns))
 
     def forget(self, src: NodeId, at_ns: int) -> None:
-        """Remove the flows of `src`, which ended at `at_ns`."""
-        for edge in [edge for edge in self._offers.edges if edge[0] == src]:
+        """Remove the flows of `src`, which ended at `at_ns`, except those that have a later end."""
+        for edge in [edge for edge in self._offers.edges if edge[0] == src and edge not in self._leaving_ns]:
             self._say(edge, NO_FLOW, at_ns)
 
     def _say(self, edge: Edge, offer_bps: int, since_ns: int) -> None:
@@ -147,7 +159,7 @@ class CoreDivision:
             told = self._told.get(edge)
             if told is None:
                 rates[0] = replace(rates[0], since_ns=min(rates[0].since_ns, self._began_ns[edge]))
-            if edge in self._offers and (told is None or _differs(told, rates)):
+            if edge in self._offers and edge not in self._leaving_ns and (told is None or _differs(told, rates)):
                 found.setdefault(edge[0], []).extend(rates)
                 recent = [each for each in told or () if each.since_ns < changed_ns]
                 self._told[edge] = [*recent[-MOST_KEPT:], *rates]

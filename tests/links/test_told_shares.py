@@ -110,6 +110,38 @@ def test_a_first_or_lower_share_holds_since_the_first_change_and_a_higher_one_si
     assert {since_ns for *_, since_ns in shares.news()} == {700}, "not before what was told"
 
 
+def test_a_crashed_sender_keeps_its_share_until_its_message_has_come() -> None:
+    shares = DownlinkShares(SharedLink((1, 9), Shape(12 * MBIT)))
+    for src in (0, 1, 2):
+        shares.take(src, FlowNotice(1, 1000, 20 * MBIT))
+    shares.keep(0, 700)
+    shares.keep(2, 900)
+    shares.keep(3, 500)
+    shares.forget(0)
+    shares.forget(2)
+    assert shares.next_ns == 700, "node 3 had sent nothing"
+    assert list(shares.news()) == [(1, 4 * MBIT, 0)], "who crashed is told nothing"
+    shares.go_on(699)
+    assert not list(shares.news())
+    shares.go_on(800)
+    assert list(shares.news()) == [(1, 6 * MBIT, 700)]
+    assert shares.next_ns == 900
+    shares.go_on(900)
+    assert list(shares.news()) == [(1, 12 * MBIT, 900)]
+    assert shares.next_ns is None
+
+
+def test_what_a_restarted_sender_sends_takes_the_place_of_what_it_had_sent_before() -> None:
+    shares = DownlinkShares(SharedLink((1, 9), Shape(12 * MBIT, queue_bytes=1000)))
+    shares.take(0, FlowNotice(1, 1000, 20 * MBIT))
+    assert rates(shares) == {0: 12 * MBIT}
+    shares.keep(0, 10**9)
+    assert shares.take(0, FlowNotice(1, 1000, 20 * MBIT, 5))
+    assert list(shares.news()) == [(0, 12 * MBIT, 5)], "it is another flow, that knows no rate"
+    assert shares.next_ns is None
+    assert shares.take(1, FlowNotice(1, 1000, 20 * MBIT)), "one message waits, not two"
+
+
 def under_way() -> tuple[FairNetwork, FairStage, ToldLink]:
     """A message of 1 MB since 0 s over an uplink of 8 Mbit/s and a downlink of 8 Mbit/s, whose share is told."""
     network, told = FairNetwork(Past()), ToldLink((0, 1), SharedLink((1, 1), Shape(8 * MBIT)))

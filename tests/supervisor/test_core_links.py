@@ -74,6 +74,18 @@ def test_only_who_reported_is_answered_and_who_ended_gives_its_share_back() -> N
     assert [told[1:] for told in fleet.told] == [(1, CoreRates((CoreRate(3, 8_000_000, at_ns),)))], "since its end"
 
 
+def test_what_a_crashed_node_had_sent_keeps_its_share_until_it_has_passed() -> None:
+    fleet = Fleet(SCENARIO + CORE)
+    for node in (0, 1):
+        fleet.core.take(node, CoreFlows((CoreRate(2, 10**8),)))
+    fleet.clock.run()
+    fleet.told.clear()
+    fleet.core.take(0, CoreFlows((CoreRate(2, -1, 3 * 10**9),)))
+    fleet.core.forget(0)
+    fleet.clock.run()
+    assert fleet.told == [(3 * 10**9, 1, CoreRates((CoreRate(2, 8_000_000, 3 * 10**9),)))]
+
+
 def test_no_rate_holds_since_a_time_to_come() -> None:
     fleet = Fleet(SCENARIO + CORE)
     fleet.clock.call_at(5, (), lambda: fleet.core.take(0, CoreFlows((CoreRate(2, 10**8, 10**18),))))

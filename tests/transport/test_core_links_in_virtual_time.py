@@ -12,8 +12,8 @@ import pytest
 from netdfl.testing.transports import KeptSink, data_message, vector_payload
 from netdfl.transport.wire import frame_size
 from tests.transport.virtual_nodes import MS, VirtualFleet
-from tests.underlay.core_traffic import CORE_TRAFFIC, CoreTraffic
-from tests.underlay.sites import FIGURES, S, shortest
+from tests.underlay.core_traffic import ACCESS, CORE_TRAFFIC, EIGHT, CoreTraffic
+from tests.underlay.sites import FIGURES, MB, S, shortest
 
 HEADER = frame_size(vector_payload(np.zeros(10_000, np.uint8))) - 10_000
 
@@ -54,6 +54,24 @@ def test_a_node_about_to_crash_hands_over_what_waits_for_its_rate() -> None:
     fleet.clock.call_at(250 * MS, ("crash",), crash)
     fleet.clock.run()
     assert [message.src for message in sink.messages] == [0]
+
+
+DYING = CoreTraffic(EIGHT, [(0, 0, 4, 600_000), (0, 1, 5, MB), (0, 2, 4, 600_000)], ACCESS)
+"""All cross the core link from Zurich to Milan, of 8 Mbit/s."""
+
+
+@pytest.mark.parametrize("crash_ms", [50, 300, 1700])
+def test_a_crashed_node_keeps_its_share_of_core_links_until_what_it_had_sent_has_passed(crash_ms: int) -> None:
+    """Others neither get it at the crash, nor miss it afterwards."""
+    fleet = VirtualFleet(DYING.links, 8, (), MS, DYING.division())
+    fleet.crash(crash_ms * MS, 0)
+    fleet.arrivals(
+        [(at, *edge, vector_payload(np.zeros(size - HEADER, np.uint8))) for at, *edge, size in DYING.messages]
+    )
+    expected = DYING.engine()
+    assert [round((expected[number] or 0) / MS) for number in range(3)] == [1808, 2208, 1805]
+    late_ms = [(fleet.came_ns[number] - (at_ns or 0)) / MS for number, at_ns in expected.items()]
+    assert max(map(abs, late_ms)) <= 10, late_ms
 
 
 def in_waves(apart_s: float) -> CoreTraffic:

@@ -18,7 +18,7 @@ from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import vector_payload
 from netdfl.transport.emulated.receipts import REPORT
 from netdfl.transport.wire import frame_size
-from tests.links.shared_traffic import SCENARIOS, Network
+from tests.links.shared_traffic import MB, MBIT, SCENARIOS, Network
 from tests.transport.virtual_nodes import MS, VirtualFleet
 
 S = 10**9
@@ -67,6 +67,25 @@ def test_a_node_has_one_unanswered_notice_to_each_other_node() -> None:
     fleet.arrivals([(at, *edge, vector_payload(np.zeros(nbytes, np.uint8))) for at, *edge, nbytes in messages])
     assert set(fleet.most_open.values()) == {1}
     assert set(fleet.open_notices.values()) == {0}
+
+
+DYING = Network(
+    [(0, 0, 3, 500_000), (0, 1, 3, MB), (0, 2, 3, 500_000)], {n: 10 * MBIT for n in range(3)}, {3: 8 * MBIT}
+)
+
+
+@pytest.mark.parametrize("crash_ms", [50, 300, 1400])
+def test_a_crashed_node_keeps_its_share_of_a_downlink_until_what_it_had_sent_has_come(crash_ms: int) -> None:
+    """Others neither get it at the crash, nor miss it afterwards."""
+    fleet = emulating(DYING)
+    fleet.crash(crash_ms * MS, 0)
+    fleet.arrivals(
+        [(at, *edge, vector_payload(np.zeros(size - HEADER, np.uint8))) for at, *edge, size in DYING.messages]
+    )
+    expected = DYING.engine()
+    assert [round((expected[number] or 0) / MS) for number in range(3)] == [1503, 2003, 1503]
+    late_ms = [(fleet.came_ns[number] - (at_ns or 0)) / MS for number, at_ns in expected.items()]
+    assert max(map(abs, late_ms)) <= 10, late_ms
 
 
 def notice(**meta: Any) -> Message:

@@ -60,6 +60,9 @@ class Carrier:
     def attach(self, sink: Any) -> None:
         self.sink = sink
 
+    def set_gone(self, node: NodeId) -> None:
+        """Do nothing: nothing is sent to who is gone."""
+
     def begin(self) -> None:
         """Do nothing: there are no connections."""
 
@@ -96,8 +99,23 @@ class Carrier:
         later(come)
 
 
+class TimedSink(KeptSink):
+    """A mailbox that notes when each message comes, by its round."""
+
+    def __init__(self, clock: VirtualTime, came_ns: dict[int, int]) -> None:
+        super().__init__()
+        self._clock, self._came_ns = clock, came_ns
+
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        self._came_ns |= {message.round: self._clock.now_ns() for message in messages}
+        return super().deliver(messages)
+
+
 class VirtualFleet:
-    """Nodes on links that each of them emulates for itself; `num_notices` counts what they tell each other."""
+    """Nodes on links that each of them emulates for itself; `num_notices` counts what they tell each other.
+
+    `came_ns` has when each message reached a mailbox, by its place, also after its sender crashed.
+    """
 
     def __init__(
         self,
@@ -108,7 +126,7 @@ class VirtualFleet:
         core: CoreDivision | None = None,
     ) -> None:
         self.clock, self.ledger, self.carrier_ns, self.num_notices = VirtualTime(), KeptLedger(), carrier_ns, 0
-        self.num_reports, self.times_told = 0, list[int]()
+        self.num_reports, self.times_told, self.came_ns = 0, list[int](), dict[int, int]()
         self.open_notices, self.most_open = Counter[Edge](), Counter[Edge]()
         self.nodes = [
             EmulatedTransport(
@@ -128,7 +146,7 @@ class VirtualFleet:
             self.clock.call_at(at_ns, ("core",), self._divide)
         for each in self.nodes:
             each.begin()
-            each.attach(KeptSink())
+            each.attach(TimedSink(self.clock, self.came_ns))
 
     def _later(self, what: Callable[[], None]) -> None:
         self.clock.call_at(self.clock.now_ns() + self.carrier_ns, ("supervisor",), what)
@@ -147,9 +165,32 @@ class VirtualFleet:
         self._core.go_on(self.clock.now_ns())
         asked, self._asked = self._asked, set()
         news = self._core.news()
+        if (at_ns := self._core.next_ns) is not None:
+            self.clock.call_at(at_ns, ("core",), self._divide)
         for node in {*news, *asked}:
             told = CoreRates(tuple(news.get(node, ())), node in asked)
             self._later(lambda node=node, told=told: self.nodes[node].take_rates(told))  # type: ignore[misc]
+
+    def crash(self, at_ns: int, node: NodeId) -> None:
+        """Let a node crash at a time to come; the others, and the supervisor, hear of it a carrier's time later."""
+
+        def go() -> None:
+            try:
+                self.nodes[node].hand_over().send(None)
+            except StopIteration:
+                self._later(lambda: self._lost(node))
+                return
+            raise AssertionError("this carrier waits for nothing")
+
+        self.clock.call_at(at_ns, ("crash",), go)
+
+    def _lost(self, node: NodeId) -> None:
+        for each in self.nodes:
+            if each.node != node:
+                each.set_gone(node)
+        if self._core is not None:
+            self._core.forget(node, self.clock.now_ns())
+            self._divide()
 
     def send(self, at_ns: int, message: Message) -> None:
         """Send a message at a time to come."""

@@ -83,6 +83,36 @@ def test_a_flow_may_grow_to_the_largest_rate_on_its_links() -> None:
     assert flat(core.news()) == {(1, 4): 8 * MBIT}, "told anew, as its last rate is another flow's"
 
 
+def test_a_crashed_node_keeps_its_share_until_what_it_had_sent_has_passed() -> None:
+    core = division()
+    for src in (0, 1):
+        take(core, src, {4: 20 * MBIT})
+    assert flat(core.news()) == {(0, 4): 4 * MBIT, (1, 4): 4 * MBIT}
+    take(core, 0, {4: -1, 5: -1}, since_ns=20 * S)
+    core.forget(0, 10 * S)
+    assert core.next_ns == 20 * S, "to node 5 it had sent nothing"
+    core.go_on(20 * S - 1)
+    assert not core.news()
+    core.go_on(20 * S)
+    assert core.news() == {1: [CoreRate(4, 8 * MBIT, 20 * S)]}
+    assert core.next_ns is None
+
+
+def test_what_a_restarted_node_sends_takes_the_place_of_what_it_had_sent_before() -> None:
+    core = division()
+    for src in (0, 1):
+        take(core, src, {4: 20 * MBIT})
+    core.news()
+    take(core, 0, {4: -1}, since_ns=20 * S)
+    take(core, 1, {4: 3 * MBIT})
+    assert flat(core.news()) == {(1, 4): 5 * MBIT}, "who crashed is told nothing"
+    take(core, 0, {4: 20 * MBIT}, since_ns=9 * S)
+    assert flat(core.news()) == {(0, 4): 5 * MBIT}, "it knows no rate yet"
+    assert core.next_ns is None
+    core.forget(0, 10 * S)
+    assert flat(core.news()) == {(1, 4): 8 * MBIT}
+
+
 def test_a_rate_that_moves_by_less_than_a_thousandth_is_not_told_anew() -> None:
     core = division()
     take(core, 0, {4: 20 * MBIT})

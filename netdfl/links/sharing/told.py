@@ -34,7 +34,8 @@ class FlowNotice(NamedTuple):
         number: the number of the message on this edge; 0: the sender sends none.
         nbytes: its size in bytes.
         offer_bps: the rate in bit/s at which the sender could send it.
-        since_ns: the time in ns after the fleet's start since when this holds.
+        since_ns: the time in ns after the fleet's start since when this holds. If none is sent any more, it may be
+            later than now: the sender crashed, and what it had handed over is still under way.
     """
 
     number: int
@@ -119,10 +120,15 @@ class ToldLink(SharedLink):
             self._is_told = True
             network.change_since(self, rate_bps * PARTS, since_ns)
 
-    def end(self) -> bool:
-        """Record that the receiver gets a notice that nothing crosses any more; return whether it knew of a message."""
+    def end(self, since_ns: int) -> FlowNotice | None:
+        """Return this link's last notice to the receiver; None if the receiver knows of no message.
+
+        Messages that were handed over end when the last one leaves, which may be later than now; others at `since_ns`.
+        """
         known, self._told = self._told, ENDED
-        return known.number != ENDED.number
+        if known.number == ENDED.number:
+            return None
+        return ENDED._replace(since_ns=since_ns if self.flows else self.freed_ns)
 
     def refused(self, number: int) -> Flow | None:
         """Return the flow whose message `number` the receiver refused for a full queue; None if it is not current."""
@@ -196,6 +202,22 @@ class DownlinkShares:
         self._flows: dict[NodeId, tuple[FlowNotice, Transit]] = {}
         self._told: dict[NodeId, tuple[int, int]] = {}  # the rate in bit/s, and the time since when it holds
         self._changed_ns: dict[NodeId, tuple[int, int]] = {}  # the first and last change that a sender is not told yet
+        self._leaving_ns: dict[NodeId, int] = {}  # when the messages of a sender that crashed will have come
+
+    @property
+    def next_ns(self) -> int | None:
+        """The time in ns at which the messages of a crashed sender leave the downlink; None: there is none."""
+        return min(self._leaving_ns.values(), default=None)
+
+    def keep(self, src: NodeId, until_ns: int) -> None:
+        """Keep the message of `src`, which crashes, and its share until `until_ns`."""
+        if src in self._flows:
+            self._leaving_ns[src] = until_ns
+
+    def go_on(self, now_ns: int) -> None:
+        """Free the shares of crashed senders whose messages have come by `now_ns`."""
+        for src, at_ns in [each for each in self._leaving_ns.items() if each[1] <= now_ns]:
+            self.take(src, ENDED._replace(since_ns=at_ns))
 
     def take(self, src: NodeId, notice: FlowNotice) -> bool:
         """Record the message that `src` sends now, by its notice; return whether the downlink's queue has room."""
@@ -203,9 +225,11 @@ class DownlinkShares:
         for each in self._flows:
             first_ns, last_ns = self._changed_ns.get(each, (at_ns, at_ns))
             self._changed_ns[each] = min(first_ns, at_ns), max(last_ns, at_ns)
+        if self._leaving_ns.pop(src, None) is not None:
+            self._remove(src)  # of its life before, which numbered messages too
         before, unit = self._flows.get(src, (ENDED, None))
         if before.number != notice.number:
-            self.forget(src)
+            self._remove(src)
             unit = Transit(src, src, Kind.DATA, notice.number, 0, 0, notice.nbytes)
             if notice.number == ENDED.number:
                 return True
@@ -218,7 +242,11 @@ class DownlinkShares:
         return True
 
     def forget(self, src: NodeId) -> None:
-        """Remove `src` and its message from the downlink."""
+        """Remove `src`, which is gone, and its message from the downlink, except if that was handed over before."""
+        if src not in self._leaving_ns:
+            self._remove(src)
+
+    def _remove(self, src: NodeId) -> None:
         _, unit = self._flows.pop(src, (ENDED, None))
         self._told.pop(src, None)
         self._changed_ns.pop(src, None)
@@ -236,7 +264,7 @@ class DownlinkShares:
         if capacity is None:
             return
         rate = advertised(capacity, (notice.offer_bps * PARTS for notice, _ in self._flows.values())) // PARTS
-        for src in [src for src in self._flows if src not in besides]:
+        for src in [src for src in self._flows if src not in besides and src not in self._leaving_ns]:
             before, before_ns = self._told.get(src, (-1, 0))
             first_ns, last_ns = self._changed_ns.pop(src, (since_ns, since_ns))
             if abs(rate - before) * CLOSE > before:

@@ -53,6 +53,13 @@ class ToldWays:
         self._unanswered = bool(found)
         return found
 
+    def ends(self, node: NodeId) -> Sequence[CoreRate]:
+        """Return a last report: until when the messages that `node` has handed over cross core links."""
+        ways = [(dst, self.links[node, dst]) for dst, offer in self._offers.items() if offer != NO_FLOW]
+        found = [CoreRate(dst, NO_FLOW, link.freed_ns) for dst, link in ways if not link.flows]
+        self._offers |= {each.dst: NO_FLOW for each in found}
+        return found
+
     def go(self, network: FairNetwork) -> None:
         """Let all messages leave by the rates that are known now, the whole rates where none was sent."""
         for link in self.links.values():

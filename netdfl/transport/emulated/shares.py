@@ -52,11 +52,18 @@ class ShareNotices:
         self._own = None if downlink is None else DownlinkShares(downlink)
         self._unanswered: set[NodeId] = set()
 
-    def tell(self) -> None:
-        """Send notices of what has changed on shared links: to nodes and to the supervisor.
+    @property
+    def next_ns(self) -> int | None:
+        """The time in ns at which a crashed node's share of this node's downlink is free; None: there is none."""
+        return None if self._own is None else self._own.next_ns
+
+    def tell(self, now_ns: int) -> None:
+        """Send notices of what has changed on shared links until `now_ns`: to nodes and to the supervisor.
 
         A node that has not answered its last notice gets none until it does.
         """
+        if self._own is not None:
+            self._own.go_on(now_ns)
         news: dict[NodeId, dict[str, Any]] = {}
         since_ns, downlink_ns = self._links.shared_since_ns
         for (src, dst), link in self._told.items():
@@ -76,11 +83,13 @@ class ShareNotices:
         self._unanswered.discard(node)
 
     def end(self) -> None:
-        """Notify the receivers that this node leaves, so that none of its messages crosses their downlinks any more."""
+        """Notify receivers and the supervisor that this node leaves, and when its last messages will have passed."""
         since_ns, _ = self._links.shared_since_ns
         for (src, dst), link in self._told.items():
-            if src == self._node and link.end():
-                self._send(dst, {_FLOW: list(ENDED._replace(since_ns=since_ns))})
+            if src == self._node and (notice := link.end(since_ns)) is not None:
+                self._send(dst, {_FLOW: list(notice)})
+        if self._ways is not None and (ends := self._ways.ends(self._node)):
+            self._report(CoreFlows(tuple(ends)))
 
     def go(self, now_ns: int) -> Sequence[StageOutcome]:
         """Let messages leave at `now_ns` by the shares that are known, without waiting for others; return the times."""
@@ -113,9 +122,7 @@ class ShareNotices:
             case [int(number), int(nbytes), int(offer), int(since_ns)], None | [int(), int()], None if (
                 min(number, nbytes, offer) >= 0
             ):
-                notice = FlowNotice(number, nbytes, min(offer, _FAR), min(max(0, since_ns), now_ns))
-                if self._own is not None and not self._own.take(src, notice):
-                    self._send(src, {_REFUSED: number})
+                self._take_flow(src, FlowNotice(number, nbytes, min(offer, _FAR), max(0, since_ns)), now_ns)
             case _:
                 raise MalformedMessage(f"a notice of node {src} says {str(meta)[:80]}")
         if share is None or told is None:
@@ -124,6 +131,14 @@ class ShareNotices:
         if not 0 <= rate_bps <= _FAR:
             raise MalformedMessage(f"a notice of node {src} says {str(meta)[:80]}")
         return told.share((self._node, src), rate_bps, now_ns, max(0, since_ns))
+
+    def _take_flow(self, src: NodeId, notice: FlowNotice, now_ns: int) -> None:
+        if self._own is None:
+            return
+        if notice.number == ENDED.number and notice.since_ns > now_ns:
+            self._own.keep(src, min(notice.since_ns, _FAR))
+        elif not self._own.take(src, notice._replace(since_ns=min(notice.since_ns, now_ns))):
+            self._send(src, {_REFUSED: notice.number})
 
     def take_rates(self, told: CoreRates, now_ns: int) -> Sequence[StageOutcome]:
         """Use the supervisor's rates `told` over core links from `now_ns` on; return how messages under way change."""

@@ -210,7 +210,7 @@ class EmulatedTransport:
         self._up.run_ahead(min(now + self._lead_ns, change - 1), min(now, change - 1))
         self._down.run(now)
         if self._shares is not None:
-            self._shares.tell()
+            self._shares.tell(now)
         self._arm()
 
     def _apply(self, event: CompiledEvent, at_ns: int) -> None:
@@ -224,9 +224,9 @@ class EmulatedTransport:
 
     def _arm(self) -> None:
         change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
-        up, shares, down = self._up.departs_ns, self._up.retime_ns, self._down.next_ns()
+        up, ends = self._up.departs_ns, None if self._shares is None else self._shares.next_ns
         ahead = change if up is None or up >= change else up - self._lead_ns
-        due = min(change, ahead, *(at_ns for at_ns in (shares, down) if at_ns is not None))
+        due = min(change, ahead, *(at for at in (self._up.retime_ns, self._down.next_ns(), ends) if at is not None))
         if due == _FOREVER or self._closed or (self._timer is not None and self._timer[0] <= due):
             return
         self._disarm()
@@ -367,7 +367,7 @@ class EmulatedTransport:
     def _answered(self, node: NodeId) -> None:
         if self._shares is not None and not self._closed:
             self._shares.answered(node)
-            self._shares.tell()
+            self._shares.tell(self._clock.now_ns())
 
     def _take_notice(self, message: Message) -> None:
         self._advance()
