@@ -9,8 +9,8 @@ import pytest
 
 from netdfl.links.rules.tcp import on_the_line_bytes
 from tests.soak import shared_packets
-from tests.soak.packet_traffic import Group, Traffic
-from tests.soak.shared_packets import BEGIN, END, Kept, compared, measure, table, write
+from tests.soak.packet_traffic import DisturbedError, Group, Traffic
+from tests.soak.shared_packets import BEGIN, END, Kept, compared, fleet, measure, table, write
 
 
 def test_two_flows_over_a_core_link_take_their_bytes_with_headers(tmp_path: Path) -> None:
@@ -21,6 +21,20 @@ def test_two_flows_over_a_core_link_take_their_bytes_with_headers(tmp_path: Path
     model = both.by_model()
     assert line_s + 0.005 <= model.mean_s <= model.last_s <= 1.1 * line_s
     assert both.over_packets(tmp_path).last_s >= line_s, "no faster than the link"
+
+
+def test_a_fleet_over_core_links_ends_as_in_the_model_and_waits_for_the_same_core_link() -> None:
+    """A sample of `tests.soak.shared_packets`, which compares the times of rounds as well."""
+    name = "4 nodes on 4 sites"
+    try:
+        real = fleet(name, {"kind": "namespaces"}, rounds=2)
+    except DisturbedError as disturbed:
+        pytest.skip(f"the machine was too busy for packets: {disturbed}")
+    compute = f"{round(1000 * real['compute_s'])}ms"
+    model = fleet(name, {"kind": "simulated", "loss_layer": "packet", "compute": compute}, rounds=2)
+    assert real["accuracy"] == model["accuracy"] > 0.5
+    assert real["bottleneck"] == model["bottleneck"] == "a->d"
+    assert real["round_s"] > model["round_s"] / 2, "its models crossed the core links"
 
 
 @dataclass

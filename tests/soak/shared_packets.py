@@ -16,6 +16,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -128,11 +129,16 @@ FLEETS: dict[str, dict[str, Any]] = {
 }
 
 
-def fleet(name: str, world: dict[str, Any]) -> dict[str, Any]:
-    """One whole run: its rounds' median, accuracy, bottleneck, and computation. AssertionError where it broke off."""
+def fleet(name: str, world: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """One whole run: its rounds' median, accuracy, bottleneck, and computation.
+
+    Raises DisturbedError where packets were late, and AssertionError where it broke off.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        scenario = netdfl.load(FLEETS[name] | {"world": world})
+        scenario = netdfl.load(FLEETS[name] | {"world": world} | changes)
         result = netdfl.run(scenario, out=Path(folder) / "run", page=False).result
+    if result["verdict"] == "unknown":
+        raise DisturbedError("; ".join(result["reasons"]))
     assert not result["reasons"], result["reasons"]
     rounds = [each for each in result["time"]["rounds"]["median_s"] if each is not None]
     narrow = result["time"].get("bottleneck") or {}
@@ -167,14 +173,21 @@ def measure(kept: Kept, runs: int, only: str) -> None:
     """Make what is missing of the cells whose names have `only` in them."""
     for name, (traffic, _) in TRAFFIC.items():
         while only in name and len(kept.of(name)) < runs:
-            try:
-                with tempfile.TemporaryDirectory() as folder:
-                    kept.add(name, **traffic.over_packets(Path(folder))._asdict())
-            except DisturbedError as disturbed:
-                print(f"{name}: not counted: {disturbed}", flush=True)
+            with counted_unless_disturbed(name), tempfile.TemporaryDirectory() as folder:
+                kept.add(name, **traffic.over_packets(Path(folder))._asdict())
     for name in FLEETS:
         while only in name and len(kept.of(name)) < 5:
-            kept.add(name, **fleet(name, {"kind": "namespaces"}))
+            with counted_unless_disturbed(name):
+                kept.add(name, **fleet(name, {"kind": "namespaces"}))
+
+
+@contextmanager
+def counted_unless_disturbed(name: str) -> Iterator[None]:
+    """Say so where the machine was too busy for a measurement of `name`, which then is made again."""
+    try:
+        yield
+    except DisturbedError as disturbed:
+        print(f"{name}: not counted: {disturbed}", flush=True)
 
 
 def table(kept: Kept) -> tuple[list[str], bool]:
