@@ -26,6 +26,7 @@ from unittest import SkipTest
 from netdfl.core.renamed import renamed
 from netdfl.testing import world_ends as ends
 from netdfl.testing import world_faults as faults
+from netdfl.testing import world_links as links
 from netdfl.testing.world_bench import Bench, Options
 
 Check: TypeAlias = Callable[[Bench], None]
@@ -45,6 +46,7 @@ WORLD_CHECKS: tuple[Check, ...] = (
     faults.kill_of_a_node,
     faults.stall_named_and_ended,
     faults.stall_skipped,
+    links.shared_core_link,
     ends.interrupt,
     ends.resume_of_a_killed_run,
     ends.full_disk,

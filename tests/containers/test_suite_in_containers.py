@@ -19,6 +19,7 @@ from netdfl.testing.world_faults import (
     stall_named_and_ended,
     stall_skipped,
 )
+from netdfl.testing.world_links import shared_core_link
 from tests.suite_of_worlds import suite_of
 
 RARELY = (
@@ -32,6 +33,7 @@ RARELY = (
     pause_and_resume,
     stall_named_and_ended,
     stall_skipped,
+    shared_core_link,
     interrupt,
     full_disk,
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 import netdfl
 from netdfl.testing.world_bench import Keys, nodes_of
+from netdfl.testing.world_links import SHARED_CORE, hold_core_link
 
 SCENARIO = {
     "schema": "netdfl/1",
@@ -95,6 +96,13 @@ def vanished_is_named(cluster: Any, folder: Path) -> None:
     assert "its system has answered nothing for 2 s" in running.said()
     assert "Traceback" not in running.said()
     assert result["unfinished"] == []
+
+
+def core_link_is_shared(cluster: Any, folder: Path) -> None:
+    """Run a fleet whose messages share a core link, whose rate the supervisor divides among a cluster's machines."""
+    running = Running(cluster, folder, SHARED_CORE["shared-core"])
+    assert running.ended() in (0, 3), running.said()
+    hold_core_link(netdfl.open_run(running.path))
 
 
 def attacked(cluster: Any, out: Path, fleet: str, *attacks: str, tls: bool) -> None:

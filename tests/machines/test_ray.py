@@ -16,7 +16,7 @@ import netdfl
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
 from tests import data_apart
 from tests.hostile.client import STRANGERS
-from tests.machines.on_cluster import attacked, vanished_is_named
+from tests.machines.on_cluster import attacked, core_link_is_shared, vanished_is_named
 from tests.machines.ray_cluster import Cluster, missing
 from tests.machines.separated import Separated
 
@@ -94,6 +94,11 @@ def test_strangers_change_nothing_and_learn_nothing(cluster: Cluster, tls: bool,
 @pytest.mark.soak  # `tests.soak.vanished_machines` does it five ways; test_machines.py has it without Ray
 def test_a_machine_that_vanishes_is_named_before_ray_says_anything(cluster: Cluster, tmp_path: Path) -> None:
     vanished_is_named(cluster, tmp_path)
+
+
+@pytest.mark.soak  # test_suite_on_machines.py has it without Ray
+def test_messages_between_machines_share_a_core_link(cluster: Cluster, tmp_path: Path) -> None:
+    core_link_is_shared(cluster, tmp_path)
 
 
 def test_a_cluster_that_has_too_little_says_what_it_has(cluster: Cluster, tmp_path: Path) -> None:

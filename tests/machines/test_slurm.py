@@ -16,7 +16,7 @@ from netdfl.exports.export import export_table as export
 from netdfl.report.html import write_report
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
 from tests.hostile.client import STRANGERS
-from tests.machines.on_cluster import attacked, vanished_is_named
+from tests.machines.on_cluster import attacked, core_link_is_shared, vanished_is_named
 from tests.machines.separated import Separated
 from tests.machines.slurm_cluster import Cluster, missing
 from tests.warm import warm_python
@@ -57,6 +57,12 @@ def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Clus
 @needs_slurm
 def test_a_machine_that_vanishes_is_named_before_slurm_says_anything(cluster: Cluster, tmp_path: Path) -> None:
     vanished_is_named(cluster, tmp_path)
+
+
+@needs_slurm
+@pytest.mark.soak  # test_suite_on_machines.py has it without Slurm
+def test_messages_between_machines_share_a_core_link(cluster: Cluster, tmp_path: Path) -> None:
+    core_link_is_shared(cluster, tmp_path)
 
 
 @needs_slurm

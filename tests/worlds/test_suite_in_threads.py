@@ -27,6 +27,7 @@ from netdfl.testing.world_faults import (
     kill_of_a_node,
     stall_skipped,
 )
+from netdfl.testing.world_links import shared_core_link
 from netdfl.testing.worlds import WORLD_CHECKS, Check, TestedWorld, WorldDifference, name_of
 from tests.warm import all_warm
 
@@ -66,6 +67,7 @@ RARELY = (
     crash_of_the_server,
     resume_of_a_killed_run,
     stall_skipped,
+    shared_core_link,
     full_disk,
 )
 """For `tests.soak.in_full`: what is checked of nodes apart too, or of what the supervisor does in every world."""
