@@ -6,16 +6,17 @@ A crash of a node that had ended before, or an outage of a link in which no mess
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from netdfl.core.fates import DOWN, RESET, SCRIPTED, Fate
+from netdfl.core.fates import DOWN, LOSS, RESET, SCRIPTED, Fate
 from netdfl.core.types import Edge, Json
 from netdfl.core.units import parse_time_ns
 from netdfl.explore.execute import ExploredRun
 from netdfl.explore.mutations import is_priority
 from netdfl.explore.rows import MessageRow
 from netdfl.explore.trial import Event
+from netdfl.scenario.build import build_underlay
 
 Acted: TypeAlias = dict[str, tuple[int, int]]
 """For each kind of fault, how many faults were drawn at random, and how many of them had an effect on a run."""
@@ -28,6 +29,8 @@ _NAMES = {
     "slow_down": "slow",
     "drop": "loss",
     "delay": "delay",
+    "cut": "core",
+    "core": "core",
 }
 _DROPPED = (Fate.dropped(DOWN).text, Fate.dropped(RESET).text)
 
@@ -69,6 +72,8 @@ def _acts(run: ExploredRun, event: Event) -> bool:
         return any(m.fate == Fate.dropped(SCRIPTED).text and _is_named(event, "drop", m) for m in run.rows.messages)
     if "delay" in event:
         return any(_is_named(event, "delay", m) for m in run.rows.messages)
+    if "cut" in event or "core" in event:
+        return any(_is_changed(event, m) for m in _over_core(run, str(event.get("cut", event.get("core")))))
     return any(_is_cut(event, m) for m in run.rows.messages)
 
 
@@ -99,14 +104,38 @@ def _is_in_rounds(event: Event, round: int) -> bool:
     return first is None or bool(first <= round < first + event.get("for_rounds", 1))
 
 
+def _over_core(run: ExploredRun, core_link: str) -> Iterator[MessageRow]:
+    """Yield the messages of `run` whose way crosses this core link, in one of the directions that it names."""
+    underlay = build_underlay(run.scenario)
+    blocks = () if underlay is None else underlay.crossing(core_link)
+    return (m for m in run.rows.messages if any((m.src, m.dst) in block for block in blocks))
+
+
+def _is_changed(event: Json, message: MessageRow) -> bool:
+    """Return whether a cut or a change of a core link met this message, which crosses it."""
+    if "cut" in event:
+        return _is_held(event, message)
+    begin, end = _span(event)
+    if "loss" in event:
+        return message.fate == Fate.dropped(LOSS).text and begin <= message.sent_ns < end
+    return message.sent_ns < end and (message.arrived_ns is None or message.arrived_ns > begin)
+
+
+def _span(event: Json) -> tuple[int, int]:
+    begin = parse_time_ns(event["at"])
+    return begin, begin + parse_time_ns(event["for"])
+
+
 def _is_cut(event: Json, message: MessageRow) -> bool:
     """Return whether a link that was down, or a partition, lost or held back this message."""
     if not _is_between(event, (message.src, message.dst)) or not _is_in_rounds(event, message.round):
         return False
-    if "at_round" in event:
-        return message.fate in _DROPPED
-    begin = parse_time_ns(event["at"])
-    end = begin + parse_time_ns(event["for"])
+    return message.fate in _DROPPED if "at_round" in event else _is_held(event, message)
+
+
+def _is_held(event: Json, message: MessageRow) -> bool:
+    """Return whether what was down from the time of `event` to its end lost or held back this message."""
+    begin, end = _span(event)
     if message.sent_ns >= end:
         return False
     if message.arrived_ns is None:

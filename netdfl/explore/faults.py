@@ -14,10 +14,12 @@ from netdfl.core.units import format_time, parse_time_ns
 from netdfl.explore.execute import ExploredRun
 from netdfl.explore.rows import MessageRow
 from netdfl.explore.trial import Event
+from netdfl.scenario.build import build_underlay
 from netdfl.scenario.checks.catalog import find_problems
 from netdfl.scenario.loading.document import Document
-from netdfl.scenario.model.explore import FaultKind
+from netdfl.scenario.model.explore import EVERY_KIND, OVER_UNDERLAY, FaultKind
 from netdfl.scenario.model.schema import Scenario
+from netdfl.underlay.sites import CoreLink
 
 LEAST_ROUND_NS = 1_000_000
 """Assumed length of a round in nanoseconds where rounds take no virtual time; durations of faults depend on it."""
@@ -40,6 +42,7 @@ class Baseline:
         who: the nodes for which faults are drawn, at first all.
         when: the rounds in which faults begin, at first all.
         longest: the largest number of rounds that a fault lasts.
+        core: the core links of the underlay that the messages of the run crossed, each direction by itself.
     """
 
     nodes: int
@@ -49,6 +52,7 @@ class Baseline:
     who: Sequence[NodeId]
     when: range
     longest: float = 8.0
+    core: Sequence[CoreLink] = ()
 
     @classmethod
     def of(cls, run: ExploredRun) -> Baseline:
@@ -58,7 +62,8 @@ class Baseline:
         ended = 1 + max((each.round for each in run.rows.measured if each.name == "round_s"), default=0)
         round_ns = max(LEAST_ROUND_NS, max(began) // ended)
         everybody, always = range(scenario.num_nodes), range(scenario.rounds)
-        return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages), everybody, always)
+        messages, core = tuple(run.rows.messages), _crossed(run)
+        return cls(scenario.num_nodes, scenario.rounds, round_ns, messages, everybody, always, core=core)
 
     def narrowed(self, rng: Random) -> Baseline:
         """Return this range limited to one node, some of its neighbors and a few rounds, so that drawn faults interact.
@@ -91,6 +96,15 @@ class Baseline:
         return rng.uniform(self.when.start * self.round_ns, self.when.stop * self.round_ns)
 
 
+def _crossed(run: ExploredRun) -> Sequence[CoreLink]:
+    """Return the core links that the messages of `run` crossed, in order of their names."""
+    underlay = build_underlay(run.scenario)
+    if underlay is None:
+        return ()
+    crossed = {link.name: link for edge in {(m.src, m.dst) for m in run.rows.messages} for link in underlay.way(edge)}
+    return [crossed[name] for name in sorted(crossed)]
+
+
 Draw: TypeAlias = Callable[["Baseline", Random], Event]
 
 
@@ -111,6 +125,8 @@ def allowed(scenario: Scenario, course: Baseline) -> tuple[dict[FaultKind, float
     `course` is a run without faults.
     """
     rates = scenario.explore.rates
+    if scenario.underlay is not None and rates == EVERY_KIND:
+        rates = OVER_UNDERLAY
     why = {kind: _refusal(scenario, course, kind) for kind in rates}
     return {kind: rates[kind] for kind in rates if not why[kind]}, {kind: why[kind] for kind in rates if why[kind]}
 
@@ -120,6 +136,8 @@ def _refusal(scenario: Scenario, course: Baseline, kind: FaultKind) -> str:
         return "no message was ever sent"
     if kind in ("cut", "partition", "loss", "delay") and course.nodes < 2:
         return "there is one node alone"
+    if kind == "core" and not course.core:
+        return "there is no underlay" if scenario.underlay is None else "no message crosses a core link"
     event = dict(KINDS[kind](course, Random(0)))
     alone = scenario.model_copy(update={"events": [event]})
     problems = find_problems(alone, Document("scenario"), frozenset())
@@ -205,6 +223,19 @@ def _delay(course: Baseline, rng: Random) -> Event:
     return {**late, "by": _length(course, rng, 0.01, 4.0)}
 
 
+def _core(course: Baseline, rng: Random) -> Event:
+    """Draw a cut or a change of a core link that messages cross, in one direction or in both, for a drawn time."""
+    link = rng.choice(course.core)
+    both = any((other.src, other.dst) == (link.dst, link.src) for other in course.core) and rng.random() < 0.5
+    name = f"{link.src}--{link.dst}" if both else link.name
+    when = {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
+    change = rng.choice(["cut", "cut", "loss", "latency", *(["rate"] if link.figures.rate_bps else [])])
+    if change == "cut":
+        return {**when, "cut": name, "mode": rng.choice(["down_drop", "down_hold", "down_reset"])}
+    values: dict[str, object] = {"loss": rng.choice([0.5, 1.0]), "rate": rng.choice(["x0.5", "x0.1", "x0.02"])}
+    return {**when, "core": name, change: values.get(change) or _length(course, rng, 0.01, 4.0)}
+
+
 def name_message(sent: MessageRow, among: Sequence[MessageRow], action: str) -> dict[str, object]:
     """Return a scenario event that applies `action`, such as `drop`, to the message `sent`.
 
@@ -239,4 +270,5 @@ KINDS: Mapping[FaultKind, Draw] = {
     "slow": _slow,
     "loss": _loss,
     "delay": _delay,
+    "core": _core,
 }

@@ -9,11 +9,14 @@ from pydantic import Field
 from netdfl.scenario.model.fields import Duration, Strict
 
 FaultKind = Literal[
-    "crash", "crash_kept", "crash_lost", "cut", "partition", "pause", "slow", "loss", "delay"
+    "crash", "crash_kept", "crash_lost", "cut", "partition", "pause", "slow", "loss", "delay", "core"
 ]  # fmt: skip
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Rates = dict[FaultKind, Rate]
-EVERY_KIND: Rates = {**dict.fromkeys(get_args(FaultKind), 1.0), "loss": 3.0, "delay": 3.0}
+EVERY_KIND: Rates = {kind: 1.0 for kind in get_args(FaultKind) if kind != "core"} | {"loss": 3.0, "delay": 3.0}
+OVER_UNDERLAY: Rates = EVERY_KIND | {"core": 1.0}
+"""The rates of a scenario with an underlay that says none. The key's default has no `core`, as it is part of the
+identity of scenarios without an underlay."""
 
 
 class Explore(Strict):
@@ -23,7 +26,7 @@ class Explore(Strict):
     rates: Rates = Field(
         EVERY_KIND,
         description="How often each kind of fault is drawn, in relation to the others; a kind that is not named is "
-        "left out.",
+        "left out. By default `core`, faults of core links, is drawn where there is an underlay.",
     )
     luck: bool = Field(True, description="Whether the luck of messages on links is drawn anew for each run.")
     depth: int = Field(
