@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -67,3 +68,43 @@ _ROWS = (
     _distilling(synthetic.fedsynsam, source="FedSynSAM"),
 )
 ALGORITHMS: Catalog = {row.build.__name__: replace(row, build=flat(row.build)) for row in _ROWS}
+
+BRIEFS: Mapping[str, str] = {
+    "dpsgd": "one local epoch, then gossip",
+    "lian_dpsgd": "one gradient step at each mixing",
+    "dfedavg": "several local epochs, then gossip",
+    "dfedavgm": "DFedAvg with heavy-ball momentum",
+    "dfedsam": "DFedAvg with SAM's gradient",
+    "dfedsam_mgs": "DFedSAM, several gossips a round",
+    "oledfl_sgd": "DFedAvg, begun beyond the average",
+    "oledfl_sam": "OledFL-SGD with SAM's gradient",
+    "qg_dsgdm": "momentum of training and mixing",
+    "choco_sgd": "compressed gossip of differences",
+    "deepsqueeze": "compressed gossip, error feedback",
+    "delicoco": "CHOCO, several exchanges a round",
+    "qdfedavgm": "DFedAvgM, quantized differences",
+    "sgp": "one local epoch, then push-sum",
+    "osgp": "several epochs, then push-sum",
+    "dfedsgpm": "OSGP with heavy-ball momentum",
+    "dfedsgpsm": "DFedSGPM with SAM's gradient",
+    "dfedsgpsm_s": "DFedSGPSM, receivers by loss",
+    "overlap_sgp": "SGP that sends while it trains",
+    "asyng": "push-sum with what came so far",
+    "dispfl": "a sparse mask for each node",
+    "slowmo": "rare averages and slow momentum",
+    "ad_psgd": "pairs average at their own pace",
+    "fedavg": "the server averages local models",
+    "fedsam": "FedAvg with SAM's gradient",
+    "mofedsam": "FedSAM with the fleet's momentum",
+    "scaffold": "FedAvg with control variates",
+    "fedgamma": "SCAFFOLD with SAM's gradient",
+    "feddyn": "FedAvg with dynamic regularizers",
+    "fedsmoo": "FedDyn with a common perturbation",
+    "fedlesam": "SAM, ascent by the server's move",
+    "fedlesam_s": "FedLESAM, SCAFFOLD's correction",
+    "fedlesam_d": "FedLESAM with FedDyn's terms",
+    "dynafed": "FedAvg, refined on distilled data",
+    "dynafed_synonly": "DynaFed on distilled data alone",
+    "fedsynsam": "SAM, ascent by distilled data too",
+}
+"""A few words about each algorithm: at most 33 letters, so that a list has a line for each at 80 columns."""

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from netdfl.cli.commands import make_app
 from netdfl.scenario.draft import Draft
-from netdfl.scenario.explain.keys import ABOUT, about_lists, lists, row, rows
-from netdfl.scenario.explain.terminal_lists import FOLDERS, ON_GRAPHS, example, show_lists, show_part, show_parts
+from netdfl.scenario.explain.keys import ABOUT, GRAPHS, about_lists, lists, row, rows
+from netdfl.scenario.explain.terminal_lists import FOLDERS, example, short_source, show_lists, show_part, show_parts
 from netdfl.scenario.loading.shipped import shipped_scenarios
 from netdfl.scenario.model.study import FigureSpec, StudyFile, Sweep
 from tests.scenario.test_lists_and_names import COMMANDS, RUNNER
@@ -30,10 +30,10 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\s│╭╮╰╯─]+", text)
 
 
-@pytest.mark.parametrize("what", lists())
-def test_a_list_fits_80_columns_and_cuts_no_word(what: str) -> None:
-    found = printed(lambda console: show_parts(what, rows(what), console))
-    assert all(len(line) <= 80 for line in found.splitlines())
+@pytest.mark.parametrize(("what", "width"), [*((what, 80) for what in lists()), ("algorithms", 60)])
+def test_a_list_fits_its_terminal_and_cuts_no_word(what: str, width: int) -> None:
+    found = printed(lambda console: show_parts(what, rows(what), console), width)
+    assert all(len(line) <= width for line in found.splitlines())
     assert sorted(words(found)) == sorted(words(printed(lambda console: show_parts(what, rows(what), console), 1000)))
     assert all(str(each["name"]) in found for each in rows(what))
 
@@ -46,12 +46,23 @@ def test_each_list_is_introduced_by_a_sentence() -> None:
     assert all(sentence.split()[0] in text for sentence in ABOUT.values())
 
 
-def test_each_algorithm_stands_once_under_the_graph_that_it_needs() -> None:
+def test_each_algorithm_has_one_line_with_its_graph_and_its_paper() -> None:
     text = printed(lambda console: show_parts("algorithms", rows("algorithms"), console))
-    head = {line.split()[0] for line in text.splitlines() if re.match(r"  \S", line)}
-    assert head == set(ALGORITHMS)
-    assert set(ON_GRAPHS.values()) <= {line.rstrip() for line in text.splitlines()}
-    assert len(text.splitlines()) < 4 * len(ALGORITHMS)
+    head, *lines, last = (line.rstrip() for line in text.splitlines())
+    assert head.split() == ["algorithm", "what", "it", "does", "graph", "paper"]
+    assert sorted(line.split()[0] for line in lines) == sorted(ALGORITHMS)
+    assert "netdfl list algorithms" in last
+    for line in lines:
+        found = row("algorithms", line.split()[0])
+        assert f"  {short_source(str(found['source']))}" in line
+        assert f"  {GRAPHS[frozenset(found['needs'])]}  " in line  # type: ignore[call-overload]
+        assert f" {found['brief']}  " in line
+
+
+def test_a_source_is_shortened_to_its_first_author_and_year() -> None:
+    assert short_source("Lian et al. 2017; DFedSAM") == "Lian 2017"
+    assert short_source("Sun, Li, Wang 2022") == "Sun 2022"
+    assert short_source("DFedSAM") == "DFedSAM"
 
 
 def test_each_folder_of_scenarios_has_a_sentence() -> None:

@@ -17,7 +17,7 @@ from netdfl.record.metric_names import figure_rows
 from netdfl.scenario.explain.study_keys import study_rows
 from netdfl.scenario.loading.shipped import first_sentence, shipped_scenarios
 from netdfl.scenario.model.algorithm import ALGORITHMS
-from netdfl.scenario.model.choices import Choices, nearest
+from netdfl.scenario.model.choices import Choices, listed, nearest
 from netdfl.scenario.model.links import EVENT, LinkEntry, event_model, link_choices
 from netdfl.scenario.model.network import COMPRESSION, DELIVERY, SELECTIONS, TOPOLOGY, WEIGHTS
 from netdfl.scenario.model.parts import Part, builder
@@ -46,6 +46,7 @@ CATALOGUE: Mapping[str, Choices] = {
     "worlds": WORLD,
     "failure_detectors": DETECTOR,
 }
+_BRIEFS = listed("netdfl.algorithms.catalog", "BRIEFS")
 
 
 def _rows_of_parts(what: str) -> list[dict[str, object]]:
@@ -59,6 +60,7 @@ def _part_row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, obj
     row: dict[str, object] = {"name": kind, "help": summary(part)}
     if isinstance(entry, Entry):
         row |= {"family": entry.family, "needs": sorted(entry.needs), "source": entry.source}
+        row |= {"brief": _BRIEFS()[kind]}
     return row | {"parameters": _parameters(model), "about": about(part)}
 
 

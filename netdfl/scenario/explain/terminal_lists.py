@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
@@ -26,13 +27,6 @@ FOLDERS: Mapping[str, str] = {
     "studies": "studies/: sweeps behind the pages of the documentation",
 }
 """Headings of `netdfl list scenarios` for the folders of the shipped scenarios."""
-ON_GRAPHS: Mapping[str, str] = {
-    "undirected": "On an undirected graph",
-    "directed": "On a directed graph, by push-sum",
-    "full": "On a full graph",
-    "star": "With a server, on a star",
-}
-"""Headings of `netdfl list algorithms` for the kinds of graphs in `GRAPHS`."""
 _MOST_BETWEEN = 24
 _MOST_NAME = 36
 """The longest name of a scenario that leaves room for its sentence beside it."""
@@ -93,11 +87,20 @@ def _show_below(rows: Sequence[Row], console: Console) -> None:
 
 
 def _show_algorithms(rows: Sequence[Row], console: Console) -> None:
-    width = max(len(row["name"]) for row in rows)
-    for graph, title in ON_GRAPHS.items():
-        lines = [(row["name"].ljust(width), f"{row['help']} ({row['source']})") for row in rows if _graph(row) == graph]
-        console.print(Text(title, style="bold"))
-        _show(_grid(lines), console)
+    """Print one line for each algorithm, by the graph that it needs: name, a few words, graph, and paper."""
+    lines = [(row["name"], row["brief"], _graph(row), short_source(row["source"])) for row in rows]
+    graphs = list(_EXAMPLE_GRAPHS)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading, unbroken in (("algorithm", True), ("what it does", False), ("graph", True), ("paper", False)):
+        table.add_column(heading, no_wrap=unbroken, style="bold" if heading == "algorithm" else None)
+    for line in sorted(lines, key=lambda line: graphs.index(line[2])):
+        table.add_row(*map(Text, line))
+    console.print(table)
+
+
+def short_source(source: str) -> str:
+    """Return the first publication of `source` by its first author and year, or by its name: `Lian 2017`, `DFedSAM`."""
+    return re.sub(r"(,| et al\.).*(?= \d{4}$)", "", source.partition(";")[0])
 
 
 def show_part(what: str, row: Row, console: Console) -> None:
