@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-
 from netdfl.core.fates import NOT_DELIVERED, FateClass
 from netdfl.core.types import Json
 from netdfl.record.time_spent import seconds
@@ -240,25 +238,15 @@ NO_TIME = "Rounds took no virtual time: the scenario has neither compute time no
 
 
 class NodeTime(NamedTuple):
-    """The mean length of one node's rounds and of what it spends them on, in seconds.
-
-    Attributes:
-        node: the node.
-        train: the time that it trains.
-        wait: the time that it waits for messages.
-        whole: the length of the round.
-    """
+    """The mean length in seconds, `mean_s`, of the rounds of `node`."""
 
     node: int
-    train: float
-    wait: float
-    whole: float
+    mean_s: float
 
 
-def say_rounds(times: Sequence[NodeTime]) -> str:
-    """Return a sentence about the mean length of a round, at the median node and at the slowest node."""
-    slowest = max(times, key=lambda each: each.whole)
-    if not slowest.whole:
+def say_rounds(spent: Json, slowest: NodeTime) -> str:
+    """Return the length of rounds as in `round_words`, and the name of the slowest node, as sentences."""
+    if not slowest.mean_s:
         return f"{NO_TIME}."
-    middle = seconds(float(np.median([each.whole for each in times])))
-    return f"A round took {middle} at the median node, {seconds(slowest.whole)} at the slowest, node {slowest.node}."
+    longest = f"Those of node {slowest.node} took longest on average: {seconds(slowest.mean_s)}."
+    return f"A round took {round_words(spent)}. {longest}"

@@ -137,8 +137,9 @@ class SweepTable:
         The caption is short. A comment above the table has the whole rules, and a line below it explains columns.
         """
         body = "".join(f"  {row} \\\\\n" for row in self._tex_rows())
-        heading = " & ".join([*map(tex, self._varied_words()), "runs", *(tex(words(name)) for name in self.names)])
-        columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
+        counted = [] if self._same_runs() else ["runs"]
+        heading = " & ".join([*map(tex, self._varied_words()), *counted, *(tex(words(name)) for name in self.names)])
+        columns = "l" * len(self._varied()) + "r" * len([*counted, *self.names])
         bold = [bold_rule(self.points)] if self._has_bold() else []
         rules = "".join(f"% {line}.\n" for line in (DETAILS, TEST) if bold)
         rules = "".join(f"% Before you print it: {line}\n" for line in self.warned) + rules
@@ -154,21 +155,31 @@ class SweepTable:
     def _caption(self, title: str) -> str:
         """Return the first sentence of the caption: what the table has, and over how many seeds."""
         found = [(point, name, self._estimates(name)[i]) for i, point in enumerate(self.points) for name in self.names]
-        counts = {each.cells for _, _, each in found if each is not None} or {0}
+        counts = self._counts()
         seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
         parts = [self._parts(*each) for each in found]
         deviation, interval = any(each[1] for each in parts), any(each[2] for each in parts)
         return caption_start(self.names, title, seeds, deviation=deviation, interval=interval)
 
+    def _counts(self) -> set[int]:
+        """Return the numbers of runs behind the table's means."""
+        found = [each for name in self.names for each in self._estimates(name)]
+        return {each.cells for each in found if each is not None} or {0}
+
+    def _same_runs(self) -> bool:
+        """Return whether all means are of as many runs and none failed, so that the caption alone says how many."""
+        return len(self._counts()) == 1 and not any(point.num_failed for point in self.points)
+
     def _tex_rows(self) -> Iterator[str]:
         """Yield the row of each point for LaTeX, followed by one with the intervals of its means if there are some."""
+        left_out = 1 if self._same_runs() else 0  # the number of runs comes first
         for index, (label, cells) in enumerate(self._rows(_in_tex, "\\textbf{{{}}}", "$^\\dagger$")):
-            yield " & ".join([*map(tex, label), *cells])
+            yield " & ".join([*map(tex, label), *cells[left_out:]])
             point = self.points[index]
             found = [self._parts(point, name, self._estimates(name)[index])[2] for name in self.names]
             if any(found):
                 below = (f"{{\\footnotesize ({tex(each)})}}" if each else "" for each in found)
-                yield " & ".join([*("" for _ in label), "", *below])
+                yield " & ".join([*("" for _ in label), *[""] * (1 - left_out), *below])
 
     def write_differences(self, path: Path) -> None:
         """Write a CSV file with a row for each metric and each tested pair of points."""

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from netdfl.links.rules.figures import figures, say
+from netdfl.links.rules.figures import comes_to, figures, say
 from netdfl.links.rules.latency import LATENCIES
 from netdfl.links.spec import choose
 
@@ -40,6 +40,21 @@ def test_what_a_rule_comes_to(key: str, value: object, found: str) -> None:
     numbers = figures(chosen.build(0))
     assert say(numbers) == found
     assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("event", "when", "found"),
+    [
+        (None, None, "loses 100%, without end"),
+        (0, "round 5", "loses 100%; round 5"),
+        (0, None, "loses 100%"),
+    ],
+)
+def test_the_rule_of_an_event_ends_with_it(event: int | None, when: str | None, found: str) -> None:
+    chosen = choose("loss", 1.0)
+    assert chosen is not None
+    rule = {"event": event, "figures": figures(chosen.build(0))}
+    assert comes_to(rule if when is None else rule | {"when": when}) == found
 
 
 def test_the_rate_of_a_trace_is_its_mean(tmp_path) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from netdfl.record.run import open_run
 from netdfl.report.data import page_data
 from netdfl.report.html import render
-from netdfl.report.words import NodeTime, say_rounds
+from netdfl.report.words import NodeTime, round_words, say_rounds
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.agreeing import agreeing
@@ -16,12 +17,20 @@ from tests.agreeing import agreeing
 BARE = agreeing("bare", 6, 3, topology="{kind: random_sym, neighbors: 2}")
 
 
-def times(num: int, longest_s: float) -> list[NodeTime]:
-    return [NodeTime(node, 0.2 * t, 0.5 * t, t) for node in range(num) for t in (longest_s * (node + 1) / num,)]
-
-
 def test_a_round_has_a_length_in_units_that_show_it() -> None:
-    assert say_rounds(times(1000, 2e-3)) == "A round took 1 ms at the median node, 2 ms at the slowest, node 999."
+    spent = {"rounds": {"median_s": [1e-3, None, 1e-3], "longest_s": [2e-3, None, 4e-3], "deadline_s": []}}
+    told = "A round took 1 ms at the median, 4 ms at most (round 2). Those of node 9 took longest on average: 2 ms."
+    assert say_rounds(spent, NodeTime(9, 2e-3)) == told
+
+
+def test_the_page_gives_rounds_the_length_that_the_terminal_does(tmp_path: Path) -> None:
+    slow = "slow_down: 3, factor: 7"
+    text = LARGE.replace("nodes: 250", "nodes: 6") + f"events: [{{at_round: 2, {slow}}}]\n"
+    made = run(loads(text), out=tmp_path / "run", page=False).run
+    words = round_words(made.result["time"])
+    assert f"A round took {words}." in render(made)
+    (tmp_path / "run/result.json").unlink()
+    assert f"A round took {words.partition(';')[0]}." in render(open_run(tmp_path / "run"))
 
 
 def test_where_no_virtual_time_passes_that_is_said_and_nothing_is_drawn(tmp_path: Path) -> None:

@@ -106,7 +106,13 @@ def test_explain_counts_what_the_graph_and_the_wire_say(
     assert 0 <= found["traffic"]["message_bytes"] - 4 * found["task"]["parameters"] < 200
     assert found["traffic"]["bytes_per_round"] == 32 * found["traffic"]["message_bytes"]
     assert sum(map(sum, found["data"]["counts"])) == 1438
-    assert netdfl("explain", QUICKSTART, monkeypatch=monkeypatch) == 0
+    assert (found["wait"]["for"], found["wait"]["deadline"]) == ("all", "auto")
+    assert found["delivery"] == {"kind": "plain"}
+    wait = ["--set", "wait={for: {quorum: 2}, deadline: 3s}", "--set", "delivery={kind: acknowledged, timeout: 200ms}"]
+    assert netdfl("explain", QUICKSTART, *wait, monkeypatch=monkeypatch) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "for a quorum of 2, deadline 3s" in shown
+    assert "acknowledged, timeout 200ms, attempts 20" in shown
 
 
 def test_explain_lists_the_compiled_events(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,16 @@ def written(change: str, base: str = TOY) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.parametrize("key", ["world.stragglers", "links_from", "checkpoint.every", "wait.announce"])
+def test_none_leaves_an_option_out_as_null_does(key: str) -> None:
+    assert loads(TOY, [f"{key}=none"]).model_dump() == loads(TOY, [f"{key}=null"]).model_dump()
+
+
+def test_none_stays_a_mistake_where_a_value_is_needed() -> None:
+    with pytest.raises(ScenarioError, match="rounds is 'none', expected a whole number"):
+        loads(TOY, ["rounds=none"])
+
+
 MISTAKES = [
     # keys that are missing, or called otherwise
     ("-schema", 1, "missing key 'schema', add `schema: netdfl/1`"),

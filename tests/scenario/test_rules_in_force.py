@@ -43,6 +43,15 @@ def test_a_rule_is_counted_where_no_closer_one_overrides_it() -> None:
     assert (found["default", 0, "loss"], found["2->3", 1, "latency"]) == (16, 1)
 
 
+def test_a_rule_of_an_event_says_when_it_holds() -> None:
+    often = "{at: 1s, every: 10s, to: 100s, for: 1s, link: '0->1', loss: 1}"
+    events = f"events=[{{at_round: 3, link: default, loss: 1}}, {{at: 1s, for: 2s, node: 2, uplink: 1Mbit}}, {often}]"
+    found = {row["event"]: row.get("when") for row in link_rules(loads(BASE, [events]))}
+    assert found == {None: None, 0: "round 3 on", 1: "1s to 3s", 2: "1s to 92s, 10 times"}
+    found = {row["event"]: row.get("when") for row in link_rules(loads(BASE))}
+    assert found == {None: None, 0: "round 3 to 4", 1: "from 1s"}
+
+
 def test_all_graphs_of_a_redrawn_one_are_looked_at() -> None:
     scenario = loads(BASE, ["topology={kind: random_sym, neighbors: 2}"])
     network = build_network(scenario)

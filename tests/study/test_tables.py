@@ -127,9 +127,22 @@ def test_the_table_marks_the_best_and_what_does_not_differ_from_it(tmp_path: Pat
     assert "% Pairs that differ in one respect, by a paired two-sided t-test" in TABLE.latex("x")
     rows = parse_latex(TABLE.latex("accuracy_&_more 50%"))
     assert rows[3][0].strip() == r"new\_method"
-    assert rows[3][2].strip() == r"\textbf{91.0\% $\pm$ 1.4\%}"
-    assert [cell.strip() for cell in rows[4]] == ["", "", r"{\footnotesize (88.7\% to 93.3\%)}"]
+    assert rows[3][1].strip() == r"\textbf{91.0\% $\pm$ 1.4\%}"
+    assert [cell.strip() for cell in rows[4]] == ["", r"{\footnotesize (88.7\% to 93.3\%)}"]
     compile_latex(TABLE.latex("accuracy_&_more 50%"), tmp_path)
+
+
+def test_a_latex_table_has_a_column_of_runs_only_where_their_numbers_differ() -> None:
+    alike, fewer, failed = (
+        SweepTable([POINTS[0], other], ["test_accuracy"], frozenset()).latex("a")
+        for other in (POINTS[1], point("fewer", BETTER[:3]), POINTS[1]._replace(num_failed=1))
+    )
+    assert "over 4 seeds" in alike
+    assert [cell.strip() for cell in parse_latex(alike)[0]] == ["algorithm", "test accuracy"]
+    assert "over 3 to 4 seeds" in fewer
+    assert [cell.strip() for cell in parse_latex(fewer)[0]] == ["algorithm", "runs", "test accuracy"]
+    assert [row[1].strip() for row in parse_latex(fewer)[1:]] == ["4", "", "3", ""]
+    assert parse_latex(failed)[3][1].strip() == "4 (1 failed)"
 
 
 def test_a_latex_table_can_be_referred_to_and_says_what_its_columns_are() -> None:
@@ -148,7 +161,7 @@ def test_a_latex_table_of_constants_has_no_rows_of_intervals_and_names_keys_in_w
     points = [GridPoint("", each, 0, {"bytes_sent": (3e6, 3e6)}) for each in values]
     text = SweepTable(points, ["bytes_sent"], frozenset()).latex("a")
     heading, *rows = parse_latex(text)
-    assert [cell.strip() for cell in heading] == ["local epochs", "message loss", "runs", "bytes sent"]
+    assert [cell.strip() for cell in heading] == ["local epochs", "message loss", "bytes sent"]
     assert len(rows) == 2
     assert "interval" not in text
 
@@ -350,7 +363,11 @@ def test_a_sweep_leaves_all_of_it(tmp_path: Path) -> None:
     for name in ("error", "consensus_distance"):
         assert {(out / "figures" / f"{name}_learning.{kind}").stat().st_size > 0 for kind in ("png", "pdf")} == {True}
     table = parse_latex((out / "table.tex").read_text())
-    assert [cell.strip() for cell in table[0][:3]] == ["algorithm", "latency of links", "runs"]
+    assert [cell.strip() for cell in table[0][:3]] == [
+        "algorithm",
+        "latency of links",
+        "error (distance to the known answer)",
+    ]
     assert len(table) == 1 + 2 * 4, "a heading, and of each point a row of means and one of intervals"
     with (out / "differences.csv").open() as lines:
         found = list(csv.DictReader(lines))

@@ -73,5 +73,13 @@ def say(found: Mapping[str, object]) -> str:
     return ", ".join(words[name](value) for name, value in found.items())
 
 
+def comes_to(rule: Mapping[str, Any]) -> str:
+    """Return as text what a row of `link_rules` comes to; a rule of an event with the times at which it holds."""
+    figures = rule["figures"]
+    if rule["event"] is not None:
+        figures = {name: value for name, value in figures.items() if (name, value) != ("mean_burst", None)}
+    return "; ".join(filter(None, [say(figures), rule.get("when")]))
+
+
 def _given(**found: object) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}

@@ -13,7 +13,7 @@ import numpy as np
 from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
 from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
-from netdfl.links.rules.figures import say
+from netdfl.links.rules.figures import comes_to
 from netdfl.record.evaluated import all_evaluations
 from netdfl.record.judge import is_measured
 from netdfl.record.messages import count_messages
@@ -110,24 +110,31 @@ def _judged(name: str, value: float | None) -> str:
     return share(value) if "accuracy" in name else figure(value)
 
 
+_ROUNDS = "FROM metrics WHERE node IS NOT NULL AND name = 'round_s' AND value IS NOT NULL"
+
+
 def time_spent(run: Run) -> Section | None:
     """Return a section on what the run's time was spent on (computing, links, waiting), and on the length of rounds."""
-    rows = run.rows(
-        "SELECT node, coalesce(favg(value) FILTER (name = 'train_s'), 0), "
-        "coalesce(favg(value) FILTER (name = 'wait_s'), 0), favg(value) FILTER (name = 'round_s') "
-        "FROM metrics WHERE node IS NOT NULL "
-        "GROUP BY node HAVING count(*) FILTER (name = 'round_s') > 0 ORDER BY node"
-    )
+    rows = run.rows(f"SELECT node, favg(value) AS mean_s {_ROUNDS} GROUP BY node ORDER BY mean_s DESC, node LIMIT 1")
     if not rows:
         return None
-    lede = say_rounds([NodeTime(*row) for row in rows])
+    slowest = NodeTime(*rows[0])
     spent = run.result.get("time") if run.finished else None
     if spent is None:
-        return Section("Where the time went", lede)
+        return Section("Where the time went", say_rounds(_lengths(run), slowest))
+    lede = say_rounds(spent, slowest)
     caption = "The critical path, from the end of the last node back to the start: what the fleet's time was spent on."
     parts = part_rows(spent)
     tables = [Table(("what", "time", "share"), parts, caption)] if parts else []
     return Section("Where the time went", f"{spent['text']}. {lede}", tables)
+
+
+def _lengths(run: Run) -> Json:
+    """Return the lengths of rounds until now in the form of `time` in `result.json`, for a run without a result."""
+    rows = run.rows(f"SELECT round, median(value), max(value) {_ROUNDS} GROUP BY round")
+    found = {round: (middle, longest) for round, middle, longest in rows}
+    by_round = [found.get(round, (None, None)) for round in range(max(found) + 1)]
+    return {"rounds": {"median_s": [m for m, _ in by_round], "longest_s": [m for _, m in by_round], "deadline_s": []}}
 
 
 def graph_and_links(run: Run) -> Section | None:
@@ -191,7 +198,7 @@ def _number(value: object, times: float, unit: str) -> str:
 
 def _rule_table(rules: Sequence[Json]) -> Table:
     rows = [
-        [rule["of"], rule["key"], rule["rule"], say(rule["figures"])]
+        [rule["of"], rule["key"], rule["rule"], comes_to(rule)]
         + (["links"] if rule["event"] is None else [f"events[{rule['event']}]"])
         for rule in rules
     ]

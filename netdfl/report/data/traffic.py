@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from netdfl.core.fates import Fate, FateClass, FateKind
-from netdfl.links.rules.figures import say
+from netdfl.links.rules.figures import comes_to
 from netdfl.links.selectors import Groups, is_edges, parse_edges
 from netdfl.record.run import Run
 from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, Plain, TextColumn, shorten, whole
@@ -99,7 +99,7 @@ def rules(run: Run, traffic: Made) -> list[Made]:
         {
             **{name: str(rule[name]) for name in ("of", "key", "rule")},
             "figures": {key: value for key, value in rule["figures"].items() if isinstance(value, int | float)},
-            "words": say(rule["figures"]),
+            "words": comes_to(rule),
             "event": rule["event"],
             "links": _named(rule["of"], edges, groups, size),
         }

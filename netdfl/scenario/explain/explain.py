@@ -201,6 +201,8 @@ class Explanation:
             "graph": asdict(self.graph),
             "weights": _said(self.weights),
             "task": _said(self.task),
+            "wait": scenario.wait.model_dump(mode="json", by_alias=True),
+            "delivery": scenario.delivery.model_dump(mode="json", by_alias=True),
             "traffic": asdict(self.traffic),
             "bounds": self.bounds.to_json(),
             "record": scenario.record.model_dump(),

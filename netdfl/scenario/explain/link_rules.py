@@ -9,6 +9,7 @@ from netdfl.core.types import Edge
 from netdfl.links.rules.disorder import Reordering
 from netdfl.links.rules.figures import figures
 from netdfl.links.rules.latency import Delay
+from netdfl.links.schedule.changes import link_changes
 from netdfl.links.selectors import Selector, is_edges, parse_edges
 from netdfl.links.spec import NODE_KEYS, SLOTS, choose
 from netdfl.scenario.build import compile_schedule
@@ -23,9 +24,9 @@ MOST_ROUNDS = 64
 def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[str, object]]:
     """Return a row for each key of each entry of `links`, then for each key that an event sets.
 
-    Keys of a row: `of` (the selector of links or nodes), `event` (the index of the event that sets it, or None), `key`,
-    `rule` (a model's name such as `bernoulli`, a state, or none), and `figures` (the rule's numbers, from
-    `links.figures`).
+    Keys of a row: `of` (the selector of links or nodes), `event` (the index of the event that sets it, or None), `when`
+    (the times or rounds in which an event's rule holds, as text), `key`, `rule` (a model's name such as `bernoulli`, a
+    state, or none), and `figures` (the rule's numbers, from `links.figures`).
 
     With `network`, a row's `links` is the number of links on which the rule acts: links of any round that no more
     specific entry overrides. Of graphs that change, only the first `MOST_ROUNDS` rounds are counted. For an event, only
@@ -36,7 +37,9 @@ def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[
         for selector, entry in block(scenario.links).items()
         for key, value in entry.items()
     ]
-    rows += [row for index, event in enumerate(scenario.events) for row in _of_event(index, event)]
+    of_events = [row for index, event in enumerate(scenario.events) for row in _of_event(index, event)]
+    times = _times(scenario) if of_events else {}
+    rows += [row | {"when": times.get(row["event"], "")} for row in of_events]
     if network is not None:
         in_force = RuleCounter(scenario, network)
         rows = [row | {"links": in_force.count(row["of"], row["event"], row["key"])} for row in rows]
@@ -65,11 +68,20 @@ def _reorders(key: str, value: object) -> bool:
     return isinstance(built, Reordering) and built.probability > 0
 
 
-def _of_event(index: int, event: Mapping[str, object]) -> Iterator[dict[str, object]]:
+def _of_event(index: int, event: Mapping[str, object]) -> Iterator[dict[str, Any]]:
     for key in SLOTS:
         value = event.get(key)
         if ("link" in event or "node" in event) and key in event and not _is_relative(value):
             yield _row(str(event.get("link", event.get("node"))), index, key, value)
+
+
+def _times(scenario: Scenario) -> dict[int, str]:
+    """Return the times or rounds in which each event changes links, as text, by the event's index."""
+    found: dict[int, list[str]] = {}
+    for change in link_changes(compile_schedule(scenario)):
+        often = f", {change.times:,} times" if change.times > 1 else ""
+        found.setdefault(change.source, []).append(change.when + often)
+    return {index: ", ".join(dict.fromkeys(told)) for index, told in found.items()}
 
 
 def _is_relative(value: object) -> bool:

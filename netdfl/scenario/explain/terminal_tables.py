@@ -12,7 +12,7 @@ from rich.text import Text
 
 from netdfl.core.bounds import MemoryBounds
 from netdfl.core.units import format_bytes, format_time
-from netdfl.links.rules.figures import say
+from netdfl.links.rules.figures import comes_to
 from netdfl.links.schedule.changes import link_changes
 from netdfl.links.schedule.events import CompiledEvent, name_change, name_place
 from netdfl.scenario.explain.core_links import SECOND, CoreLinkFacts
@@ -25,6 +25,8 @@ from netdfl.scenario.explain.explain import (
     TaskFacts,
     WeightFacts,
 )
+from netdfl.scenario.model.fields import written_time
+from netdfl.scenario.model.network import Delivery, Wait
 from netdfl.scenario.model.world import MachinesOptions, WorldOptions
 from netdfl.topology.graph import count_words, redrawn_words
 
@@ -84,6 +86,8 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
         ("degrees", f"out {_spread(found.graph.out_degree)}, in {_spread(found.graph.in_degree)}"),
         ("weights", _weights(found.weights)),
         *(_compression(found.compression) if found.compression else ()),
+        ("wait", _wait(scenario.wait)),
+        ("delivery", _delivery(scenario.delivery)),
         ("a message", format_bytes(traffic.message_bytes) + down + _where(scenario.world, traffic.message_bytes)),
         ("a round", f"{traffic.messages_per_round:g} messages with models, {format_bytes(traffic.bytes_per_round)}"),
         ("in all", f"{traffic.messages_in_all:,.10g} messages with models, {format_bytes(traffic.bytes_in_all)}"),
@@ -91,6 +95,16 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
         *([] if scenario.world.kind == "simulated" else [("kept of others", _bounds(found.bounds))]),
         *([] if scenario.record.sampling.is_all else [("the record", scenario.record.sampling.sentence)]),
     ]
+
+
+def _wait(wait: Wait) -> str:
+    need = f"a quorum of {wait.need}" if isinstance(wait.need, int) else wait.need
+    return f"for {need}, deadline {written_time(wait.deadline)}"
+
+
+def _delivery(delivery: Delivery) -> str:
+    kind, *others = delivery.model_dump(mode="json").items()
+    return ", ".join([kind[1], *(f"{name} {value}" for name, value in others)])
 
 
 def _bounds(bounds: MemoryBounds) -> str:
@@ -161,7 +175,7 @@ def _weights(weights: WeightFacts) -> str:
 def _link_row(rule: Mapping[str, Any]) -> tuple[str, ...]:
     by = "links" if rule["event"] is None else f"events[{rule['event']}]"
     links = "" if rule["links"] is None else str(rule["links"])
-    return rule["of"], links, rule["key"], rule["rule"], say(rule["figures"]), by
+    return rule["of"], links, rule["key"], rule["rule"], comes_to(rule), by
 
 
 def _core_row(link: CoreLinkFacts) -> tuple[str, ...]:

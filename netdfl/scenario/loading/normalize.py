@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Union, get_args, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from netdfl.scenario.loading.document import Document, Path, item
@@ -22,6 +22,8 @@ def normalize(document: Document, directory: str) -> None:
 
 
 def _normal(document: Document, annotation: object, value: object, path: Path, directory: str) -> object:
+    if value == "none" and _may_be_left_out(annotation):
+        return None
     if (choices := choices_of(annotation)) and not choices.passes(value):
         written = choices.normal(value)
         if written is not value and isinstance(written, Mapping):
@@ -38,6 +40,23 @@ def _normal(document: Document, annotation: object, value: object, path: Path, d
         child = _child(annotation, value, 0, directory)
         return [_normal(document, child, item, (*path, index), directory) for index, item in enumerate(value)]
     return value
+
+
+def _may_be_left_out(annotation: object) -> bool:
+    """Return whether a value may be null and no text, so that `none` can only mean null.
+
+    Fields that read `none` themselves, such as choices of a component, are left to do so.
+    """
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    if any(isinstance(mark, Choices | BeforeValidator | PlainValidator) for mark in marks):
+        return False
+    options = [_plain(option) for option in _options(annotation)]
+    return type(None) in options and not any(map(_is_text, options))
+
+
+def _is_text(option: object) -> bool:
+    words = get_origin(option) is Literal and any(isinstance(word, str) for word in get_args(option))
+    return option is str or words
 
 
 def annotation_at(
