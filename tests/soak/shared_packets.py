@@ -236,12 +236,12 @@ def _fleets(kept: Kept) -> Iterator[tuple[str, bool]]:
         yield "| " + " | ".join(map(str, figures)) + " |", not wrong
 
 
-def write(page: Path, rows: Sequence[str]) -> None:
+def write(page: Path, rows: Sequence[str], marks: tuple[str, str] = (BEGIN, END)) -> None:
     """Put the table between its marks in the page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = page.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     assert (bool(begin), bool(end)) == (True, True), f"{page} has no place for the table"
-    page.write_text(f"{before}{BEGIN}\n\n" + "\n".join(rows) + f"\n\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{begin}\n\n" + "\n".join(rows) + f"\n\n{end}{after}", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
