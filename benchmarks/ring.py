@@ -1,12 +1,16 @@
 """D-PSGD on a ring, a process per node: netdfl beside plain gloo `isend`/`irecv`, in one run.
 
     python benchmarks/ring.py [--nodes 10 16] [--rounds 300] [--repeats 3] [--compressed | --tls | --inline]
+    python benchmarks/ring.py --resources --nodes 10 --rounds 2000 --repeats 1
 
 Both train the same model on the same data with one batch of 32 a round, exchange the whole vector
 with both neighbors and average. The figure is the time of a round over the last rounds but the first
 50, from the moment that the slowest process had finished; and the CPU time of a node in one of these rounds, user and
 system: for netdfl what the processes of a run take beyond those of a run of 50 rounds. The two take turns; medians are
 printed.
+
+`--resources` prints which share of the ring's CPU time the table of resources takes: what the looks at `/proc` took, in
+each process, of what the nodes' processes took in the rounds but the first 50.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ WARM = 50
 COMPRESSED = ("compression={kind: qsgd, bits: 8, scaled: true}",)
 TLS = ("world={kind: processes, tls: true}",)
 INLINE = ("world={kind: processes, shared_from: null}",)
+MOST_FOR_RESOURCES = 2.0
+"""The most that the table of resources may take of a ring's CPU time, in percent."""
 SLOW = ("links={default: {rate: 100Mbit}}",)
 
 
@@ -71,6 +77,18 @@ def netdfl_run(nodes: int, rounds: int, sets: tuple[str, ...]) -> float:
         ends = dict(finished.run.rows("SELECT round, max(at_s) FROM metrics WHERE name = 'round_s' GROUP BY round"))
         milliseconds: float = 1000 * (ends[rounds - 1] - ends[WARM - 1]) / max(rounds - WARM, 1)
         return milliseconds
+
+
+def resources_percent(nodes: int, rounds: int) -> float:
+    """Percent of a ring's CPU time that the looks at `/proc` take; those of a run of 50 rounds count as well."""
+    from ring_looks import noted_looks
+
+    with tempfile.TemporaryDirectory() as notes:
+        ring = netdfl_ring(nodes, rounds, (f"task.dataset={{name: 'ring_looks:blobs', notes: '{notes}'}}",))
+        looks = noted_looks(Path(notes))
+    ring_s = ring.cpu_ms / 1000 * nodes * (rounds - WARM)
+    print(f"{len(looks)} looks of {1000 * statistics.median(looks):.2g} ms at the median", file=sys.stderr)
+    return 100 * sum(looks) / ring_s
 
 
 def gloo_ring(nodes: int, rounds: int) -> Took:
@@ -131,6 +149,7 @@ def main() -> None:
     parser.add_argument("--compressed", action="store_true", help="8-bit CHOCO against uncompressed instead")
     parser.add_argument("--tls", action="store_true", help="mutual TLS against plain text instead")
     parser.add_argument("--inline", action="store_true", help="bodies in shared memory against inline instead")
+    parser.add_argument("--resources", action="store_true", help="what the looks at /proc take instead")
     parser.add_argument("--gloo", type=Path)
     parser.add_argument("--rank", type=int)
     args = parser.parse_args()
@@ -138,6 +157,11 @@ def main() -> None:
         return gloo_rank(args.gloo, args.rank, args.nodes[0], args.rounds)
     rows = []
     for n in args.nodes:
+        if args.resources:
+            percent = statistics.median(resources_percent(n, args.rounds) for _ in range(args.repeats))
+            of = (round(percent, 3), "% of its CPU", "aim", MOST_FOR_RESOURCES, round(percent / MOST_FOR_RESOURCES, 4))
+            rows.append(Row(f"ring of {n}, table of resources", *of))
+            continue
         if args.tls:
             certified = partial(netdfl_ring, n, sets=TLS)
             rows += turns(f"ring of {n}, mutual TLS", "plain text", args, certified, partial(netdfl_ring, n))
