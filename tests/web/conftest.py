@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.chromium import find_chromium
+from tests.web.fitting import WIDE
 
 Open = Callable[[str], Any]
 
@@ -25,9 +26,15 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def opened(browser: Any) -> Iterator[Open]:
+def width() -> int:
+    """The width of the windows that `opened` opens, in pixels, unless a test names others."""
+    return WIDE
+
+
+@pytest.fixture
+def opened(browser: Any, width: int) -> Iterator[Open]:
     """Opens pages; at the end none of them may have asked elsewhere, or gone wrong."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="light")
     context.set_default_timeout(90_000)
     wrong: list[str] = []
     origins: set[str] = set()

@@ -1,8 +1,15 @@
-"""Whether a page fits its window."""
+"""The widths of windows in which pages are tried, whether a page fits its window, and whether anybody can use it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+WIDE, PHONE = 1280, 400
+at_both_widths = pytest.mark.parametrize("width", [WIDE, PHONE])
+"""Has the fixture `opened` open pages in a wide window, and on a phone."""
 
 
 def check_fits(page: Any, width: int) -> None:
@@ -13,3 +20,16 @@ def check_fits(page: Any, width: int) -> None:
             return
         page.wait_for_timeout(100)
     raise AssertionError(f"the page is {found} pixels wide, its window {width}")
+
+
+def check_axe(page: Any, within: str = "") -> None:
+    """Axe finds no serious fault on the page, or within the element with the selector `within`."""
+    axe = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js")
+    page.evaluate(axe.read_text(encoding="utf-8"))
+    assert grave(page.evaluate(f"axe.run('{within}')" if within else "axe.run()")) == []
+
+
+def grave(found: Any) -> list[tuple[str, list[str]]]:
+    """The faults that keep somebody out, with the elements that have them."""
+    faults = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
+    return [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in faults]

@@ -13,6 +13,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.agreeing import agreeing
 from tests.web.conftest import Open
+from tests.web.fitting import at_both_widths
 
 LOSSY = """
 seed: 5
@@ -49,10 +50,9 @@ def file_of(folder: Path, name: str) -> str:
     return write_report(folder / name).as_uri()
 
 
-@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.soak)])
-def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path, opened: Open, width: int) -> None:
+@at_both_widths
+def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "lossy"))
-    page.set_viewport_size({"width": width, "height": 900})
     page.locator("#handle").fill("40")
     page.locator("#find-link").fill("0-1")
     page.keyboard.press("Enter")
@@ -88,18 +88,19 @@ def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path,
     assert box.input_value() == "linear"
 
 
-@pytest.mark.parametrize("place", [60, 150, 300])
-def test_the_links_of_this_round_are_those_of_the_round_of_the_moment(folder: Path, opened: Open, place: int) -> None:
+@at_both_widths
+def test_the_links_of_this_round_are_those_of_the_round_of_the_moment(folder: Path, opened: Open) -> None:
     page, found = opened(f"{file_of(folder, 'drawn')}#links=round"), open_run(folder / "drawn")
-    page.locator("#handle").fill(str(place))
-    round = int(page.inner_text("#moment").rpartition("round ")[2])
-    page.locator("#fleet .scale", has_text=f"links of round {round}").wait_for()
-    drawn = page.evaluate(
-        "document.querySelector('.graph').graph.edges().filter((each) => each.data('opacity') > 0)"
-        ".map((each) => [each.data('src'), each.data('dst')])"
-    )
     edges = "SELECT DISTINCT src, dst FROM messages WHERE kind = 'data' AND round = $round"
-    assert {tuple(each) for each in drawn} == set(found.rows(edges, {"round": round}))
-    assert 0 < round < 12
-    assert set(found.rows(edges, {"round": 0})) != set(found.rows(edges, {"round": round}))
-    assert "graph of round 0" not in page.inner_text("body")
+    for place in (60, 150, 300):
+        page.locator("#handle").fill(str(place))
+        round = int(page.inner_text("#moment").rpartition("round ")[2])
+        page.locator("#fleet .scale", has_text=f"links of round {round}").wait_for()
+        drawn = page.evaluate(
+            "document.querySelector('.graph').graph.edges().filter((each) => each.data('opacity') > 0)"
+            ".map((each) => [each.data('src'), each.data('dst')])"
+        )
+        assert {tuple(each) for each in drawn} == set(found.rows(edges, {"round": round}))
+        assert 0 < round < 12
+        assert set(found.rows(edges, {"round": 0})) != set(found.rows(edges, {"round": round}))
+        assert "graph of round 0" not in page.inner_text("body")

@@ -13,8 +13,7 @@ from tests.blame.fleets import RING, listed
 from tests.blame.fleets import opened as blame_of
 from tests.blame.test_closed_forms import SLOW
 from tests.web.conftest import Open
-from tests.web.fitting import check_fits
-from tests.web.test_in_browser import grave
+from tests.web.fitting import check_axe, check_fits
 from tests.web.web_server import first_data, started
 
 TWO = RING | SLOW | {"links": RING["links"] | {"0->1": listed(4), "2->1": listed(4)}}
@@ -48,7 +47,6 @@ def rows(page: Any) -> list[str]:
 @pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.soak), (400, "dark")])
 def test_a_row_shows_both_runs_from_where_they_part(width: int, scheme: str, blamed: Path, opened: Open) -> None:
     page = opened((blamed / "report.html").as_uri())
-    page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
     page.locator("#blame li", has_text="Effects don't add up").wait_for()
     assert rows(page) == [SLOWEST, "the losses on 2->1", LOST], "as the command prints them"
@@ -67,9 +65,7 @@ def test_a_row_shows_both_runs_from_where_they_part(width: int, scheme: str, bla
         page.wait_for_function(f"({COLORS})({place}).length === 3")
     page.locator("#parted button", has_text="closer").click()
     check_fits(page, width)
-    axe = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js")
-    page.evaluate(axe.read_text(encoding="utf-8"))
-    assert grave(page.evaluate("axe.run('#blame')")) == []
+    check_axe(page, "#blame")
 
 
 def test_headings_order_the_table_and_a_reload_keeps_the_row(blamed: Path, opened: Open) -> None:

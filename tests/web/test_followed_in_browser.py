@@ -13,6 +13,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.agreeing import agreeing
 from tests.web.conftest import Open
+from tests.web.fitting import PHONE, WIDE, check_fits
 from tests.web.web_server import started
 
 SLOW = """
@@ -32,13 +33,17 @@ def test_a_live_run_is_followed_to_its_end(tmp_path: Path, opened: Open) -> None
     (tmp_path / "slow.yaml").write_text(SLOW)
     out = tmp_path / "run"
     with started("run", tmp_path / "slow.yaml", "--web", "--out", out) as (address, process):
-        page = opened(address)
-        page.locator("#subtitle", has_text="of 30 rounds done").wait_for()
+        wide, phone = opened(address), opened(address)
+        phone.set_viewport_size({"width": PHONE, "height": 900})
+        for page in (wide, phone):
+            page.locator("#subtitle", has_text="of 30 rounds done").wait_for()
         assert not (out / "result.json").exists()
-        page.locator("#live", has_text="has ended").wait_for()
-        ended = open_run(out)
-        assert page.inner_text("#counts").startswith(f"{ended.result['messages']['sent']:,} messages sent")
-        assert page.inner_text("#verdict strong").lower() == ended.result["verdict"]
+        for page, width in ((wide, WIDE), (phone, PHONE)):
+            page.locator("#live", has_text="has ended").wait_for()
+            ended = open_run(out)
+            assert page.inner_text("#counts").startswith(f"{ended.result['messages']['sent']:,} messages sent")
+            assert page.inner_text("#verdict strong").lower() == ended.result["verdict"]
+            check_fits(page, width)
         process.communicate(timeout=30)
         assert process.returncode == 0
 
@@ -73,5 +78,8 @@ def test_what_is_older_than_the_headline_says_of_which_round_it_is(tmp_path: Pat
         page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=events))
         page.goto(address)
         page.locator("#subtitle", has_text="5 of 6 rounds done").wait_for()
-        assert "Time, messages and curves are as of 2 of 6 rounds." in page.inner_text("#live")
+        for width in (WIDE, PHONE):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert "Time, messages and curves are as of 2 of 6 rounds." in page.inner_text("#live")
+            check_fits(page, width)
         page.close()

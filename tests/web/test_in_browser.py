@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from netdfl.scenario.load import load, loads
 from tests.agreeing import agreeing
 from tests.report.conftest import fabricate_run
 from tests.web.conftest import Open
-from tests.web.fitting import check_fits
+from tests.web.fitting import PHONE, WIDE, at_both_widths, check_axe, check_fits
 from tests.web.web_server import ask, started
 
 LOSSY = """
@@ -106,12 +107,11 @@ def test_the_handle_sets_the_moment_and_the_counts_are_those_of_the_store(folder
     assert counts(found, moments[155])["lost"] > 0
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@at_both_widths
 def test_the_underlay_says_of_a_core_link_who_shares_it_how_full_and_whether_cut(
     folder: Path, opened: Open, width: int
 ) -> None:
     page, found = opened(file_of(folder, "core")), open_run(folder / "core").result["time"]["bottleneck"]
-    page.set_viewport_size({"width": width, "height": 900})
     said = page.locator("#core-link")
     shared = f"shared by {found['links']} links of nodes"
     assert f"{found['link']}: the bottleneck of the run; 100 Mbit/s, 3 ms;" in said.inner_text()
@@ -149,6 +149,7 @@ def test_a_link_that_is_clicked_says_what_it_lost(folder: Path, opened: Open) ->
     assert re.search(rf"loss\s+50\.0%\s+{100 * lost / sent:.1f}%", panel)
 
 
+@at_both_widths
 def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "stalled"))
     page.locator("[data-stall='0']").click()
@@ -210,27 +211,16 @@ def test_the_keyboard_alone_reaches_everything(folder: Path, opened: Open) -> No
     assert "node 3 waits in round 5" in page.inner_text("#stall")
 
 
-def test_axe_finds_no_serious_fault(folder: Path, browser: Any) -> None:
-    axe = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js")
-    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    page.goto(file_of(folder, "stalled"))
+@at_both_widths
+def test_axe_finds_no_serious_fault(folder: Path, opened: Open, width: int) -> None:
+    page = opened(file_of(folder, "stalled"))
+    page.emulate_media(color_scheme="light" if width == WIDE else "dark")
     page.locator("[data-stall='0']").click()
     page.locator("#find-node").fill("3")
     page.keyboard.press("Enter")
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    page.evaluate(axe.read_text(encoding="utf-8"))
-    assert grave(page.evaluate("axe.run()")) == []
-    page.set_viewport_size({"width": 400, "height": 900})
-    page.emulate_media(color_scheme="dark")
-    assert grave(page.evaluate("axe.run({ runOnly: ['color-contrast', 'scrollable-region-focusable'] })")) == []
-    check_fits(page, 400)
-    page.close()
-
-
-def grave(found: Any) -> list[tuple[str, list[str]]]:
-    """The faults that keep somebody out, with the elements that have them."""
-    faults = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
-    return [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in faults]
+    check_axe(page)
+    check_fits(page, width)
 
 
 def test_the_essentials_need_no_script(folder: Path, browser: Any) -> None:
@@ -244,10 +234,9 @@ def test_the_essentials_need_no_script(folder: Path, browser: Any) -> None:
     assert os.path.getsize(folder / "stalled/report.html") < 1_000_000
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@at_both_widths
 def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Path, opened: Open, width: int) -> None:
     page = opened(f"{file_of(folder, 'stalled')}#stall=0&node=3")
-    page.set_viewport_size({"width": width, "height": 900})
     assert "node 3 waits in round 5 for node 2" in page.inner_text("#stall .sentence")
     assert "85 ms" in page.inner_text("#moment")
     assert "Node 3" in page.inner_text("#panel")
@@ -260,6 +249,7 @@ def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Pat
     check_fits(page, width)
 
 
+@at_both_widths
 def test_closer_goes_where_something_is_drawn_though_the_handle_is_at_the_end(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "lossy"))
     for _ in range(3):
@@ -268,6 +258,7 @@ def test_closer_goes_where_something_is_drawn_though_the_handle_is_at_the_end(fo
         assert page.evaluate(BUSY) > 0
 
 
+@at_both_widths
 def test_a_chart_is_taken_home(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "lossy"))
     for form, begin in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"curve,round,Error")):
@@ -279,12 +270,12 @@ def test_a_chart_is_taken_home(folder: Path, opened: Open) -> None:
     assert len(found.splitlines()) == 1 + 12
 
 
-@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.soak), 400])
-def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(
-    folder: Path, tmp_path: Path, opened: Open, width: int
-) -> None:
-    shutil.copytree(folder / "stalled", tmp_path / "run")
-    with (tmp_path / "run/store/resources-x.jsonl").open("w") as file:
+@pytest.fixture(scope="module")
+def sampled(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run with CPU time and memory of its processes."""
+    path = tmp_path_factory.mktemp("sampled") / "run"
+    shutil.copytree(folder / "stalled", path)
+    with (path / "store/resources-x.jsonl").open("w") as file:
         for node in range(8):
             for at_s in (0, 2, 4):
                 row = {
@@ -295,49 +286,58 @@ def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(
                     "cpu_s": node * at_s / 10,
                 }
                 file.write(json.dumps(row | {"memory_bytes": 10**8, "gpu_bytes": None}) + "\n")
-    page = opened(write_report(tmp_path / "run").as_uri())
-    page.set_viewport_size({"width": width, "height": 900})
+    return write_report(path)
+
+
+@at_both_widths
+def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(
+    sampled: Path, opened: Open, width: int
+) -> None:
+    page = opened(sampled.as_uri())
     charts = page.locator("#resources svg")
     charts.nth(1).wait_for()
     assert charts.count() == 2
     assert charts.first.locator("text", has_text=re.compile("^node")).count() == 6
     page.get_by_role("combobox", name="processes", exact=True).select_option("node 7")
     again = opened(page.url)
-    again.set_viewport_size({"width": width, "height": 900})
     assert again.get_by_role("combobox", name="processes", exact=True).input_value() == "node 7"
     again.locator("#resources svg text", has_text="node 7").first.wait_for()
     assert again.locator("#resources svg text", has_text=re.compile("^node")).count() == 2
     check_fits(again, width)
-    axe = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js")
-    again.evaluate(axe.read_text(encoding="utf-8"))
-    assert grave(again.evaluate("axe.run('#resources')")) == []
+    check_axe(again, "#resources")
 
 
-def test_one_log_of_all_nodes_is_searched(folder: Path, tmp_path: Path, opened: Open) -> None:
-    out = tmp_path / "runs/logged"
+@pytest.fixture(scope="module")
+def logged(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a list with a run whose processes printed something."""
+    out = tmp_path_factory.mktemp("logged") / "runs/logged"
     shutil.copytree(folder / "stalled", out)
     (out / "logs").mkdir()
     (out / "logs/000.log").write_text("began\nWARNING: slow disk\n")
     (out / "logs/003.log").write_text("began\nValueError: no such thing\nDEBUG detail\n")
     with started("serve", out.parent, "--no-browser") as (address, _):
-        page = opened(address)
-        page.set_viewport_size({"width": 400, "height": 900})
-        page.locator("#list .place a").click()
-        lines = page.locator("#logs-text .log")
-        page.locator("#logs", has_text="5 of 5 lines").wait_for()
-        page.get_by_role("combobox", name="level", exact=True).select_option("warning")
-        assert lines.all_inner_texts() == ["node 0: WARNING: slow disk\n", "node 3: ValueError: no such thing\n"]
-        page.get_by_role("combobox", name="of", exact=True).select_option("node 3")
-        assert lines.count() == 1
-        page.get_by_role("combobox", name="level", exact=True).select_option("")
-        page.locator("#find-log").fill("BEGAN")
-        assert lines.all_inner_texts() == ["node 3: began\n"]
-        check_fits(page, 400)
+        yield address
 
 
-def test_classes_of_data_have_a_legend_and_a_phone_no_column_of_one_word(fabricated: Path, opened: Open) -> None:
+@at_both_widths
+def test_one_log_of_all_nodes_is_searched(logged: str, opened: Open, width: int) -> None:
+    page = opened(logged)
+    page.locator("#list .place a").click()
+    lines = page.locator("#logs-text .log")
+    page.locator("#logs", has_text="5 of 5 lines").wait_for()
+    page.get_by_role("combobox", name="level", exact=True).select_option("warning")
+    assert lines.all_inner_texts() == ["node 0: WARNING: slow disk\n", "node 3: ValueError: no such thing\n"]
+    page.get_by_role("combobox", name="of", exact=True).select_option("node 3")
+    assert lines.count() == 1
+    page.get_by_role("combobox", name="level", exact=True).select_option("")
+    page.locator("#find-log").fill("BEGAN")
+    assert lines.all_inner_texts() == ["node 3: began\n"]
+    check_fits(page, width)
+
+
+@at_both_widths
+def test_classes_of_data_have_a_legend_and_no_column_of_one_word(fabricated: Path, opened: Open) -> None:
     page = opened(fabricated.as_uri())
-    page.set_viewport_size({"width": 400, "height": 900})
     assert page.locator("#data-of-nodes .key span").all_inner_texts() == [f"class {i}" for i in range(10)]
     colors = page.locator("#data-of-nodes .key span").evaluate_all(
         "(all) => all.map((each) => getComputedStyle(each, '::before').backgroundColor)"
@@ -362,9 +362,12 @@ def test_a_page_without_data_shows_no_empty_boxes(folder: Path, browser: Any) ->
         page.route("**/events", lambda route: held.append(route))  # the answer never comes
         page.goto(address)
         page.get_by_text("waiting for the first figures").wait_for()
-        assert page.locator("h2").filter(visible=True).count() == 0
-        assert page.locator("canvas").filter(visible=True).count() == 0
-        assert page.inner_text("#verdict").lower() == "opening"
+        for width in (WIDE, PHONE):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.locator("h2").filter(visible=True).count() == 0
+            assert page.locator("canvas").filter(visible=True).count() == 0
+            assert page.inner_text("#verdict").lower() == "opening"
+            check_fits(page, width)
         for each in held:
             each.abort()
         page.close()

@@ -9,7 +9,7 @@ const write = JSON.parse(document.getElementById("data")?.textContent || "{}").w
 /** @typedef {[string, string, (v: any) => string]} Column */
 const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["virtual_duration_s", "virtual time", seconds], ["state", "state", String], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String], ["reasons", "why", (reasons) => reasons.join("; ")]]);
 const LESS = ["name", "world", "nodes", "rounds", "reasons", "virtual_duration_s", "state"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s", "virtual_duration_s"], LIVE_MS = 2000;
-const TONES = ["pass", "done", "fail"];
+const LAST = ["tags", "note", "reasons"], TONES = ["pass", "done", "fail"];
 /** @type {any} */
 let known = null;
 let asked = 0, formOf = "";
@@ -88,14 +88,16 @@ function draw() {
 function columns() {
   const given = COLUMNS.filter(([name]) => known.columns.includes(name)), metrics = known.metrics.map(metric);
   const asked_ = (state().get("columns") ?? "").split(",").filter((name) => name && ![...COLUMNS, ...metrics].some(([known_]) => known_ === name));
-  return [...given, ...metrics, ...[...new Set([...known.keys, ...asked_])].map((name) => /** @type {Column} */ ([name, name, String]))];
+  const keys = [...new Set([...known.keys, ...asked_])].map((name) => /** @type {Column} */ ([name, name, String]));
+  return [...given.filter(([name]) => !LAST.includes(name)), ...metrics, ...keys, ...given.filter(([name]) => LAST.includes(name))];
 }
 
-/** The columns that are shown. @returns {Column[]} */
+/** The columns that are shown; labels only where a run has some. @returns {Column[]} */
 function shown() {
   const given = state().get("columns"), all = columns();
   if (given !== null) return all.filter(([name]) => given.split(",").includes(name));
-  return all.filter(([name]) => COLUMNS.some(([base]) => base === name) ? !LESS.includes(name) : known.usual_metrics.includes(name) || known.usual_keys.includes(name));
+  const filled = (/** @type {string} */ name) => !LAST.includes(name) || known.runs.some((/** @type {any} */ run) => run[name].length > 0);
+  return all.filter(([name]) => COLUMNS.some(([base]) => base === name) ? !LESS.includes(name) && filled(name) : known.usual_metrics.includes(name) || known.usual_keys.includes(name));
 }
 
 function toolbar() {
