@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
 
 from netdfl.core.fates import NOT_DELIVERED, FateClass
 from netdfl.core.types import Json
@@ -237,16 +236,7 @@ def _deadlines(limits: Sequence[float]) -> str:
 NO_TIME = "Rounds took no virtual time: the scenario has neither compute time nor delays that would take any"
 
 
-class NodeTime(NamedTuple):
-    """The mean length in seconds, `mean_s`, of the rounds of `node`."""
-
-    node: int
-    mean_s: float
-
-
-def say_rounds(spent: Json, slowest: NodeTime) -> str:
-    """Return the length of rounds as in `round_words`, and the name of the slowest node, as sentences."""
-    if not slowest.mean_s:
-        return f"{NO_TIME}."
-    longest = f"Those of node {slowest.node} took longest on average: {seconds(slowest.mean_s)}."
-    return f"A round took {round_words(spent)}. {longest}"
+def say_rounds(spent: Json) -> str:
+    """Return the length of rounds, as in `round_words`, as a sentence."""
+    passed = any(spent["rounds"]["longest_s"])
+    return f"A round took {round_words(spent)}." if passed else f"{NO_TIME}."

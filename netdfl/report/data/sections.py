@@ -25,7 +25,7 @@ from netdfl.report.data.happened import event_counts, events, find_bands
 from netdfl.report.data.measured import MEASURED
 from netdfl.report.data.section import Section, Table
 from netdfl.report.data.traffic import links
-from netdfl.report.words import WHY, NodeTime, figure, part_rows, say_rounds, share, some
+from netdfl.report.words import WHY, figure, part_rows, say_rounds, share, some
 
 MOST_ROWS = 12
 MOST_EVENTS = 200
@@ -110,28 +110,26 @@ def _judged(name: str, value: float | None) -> str:
     return share(value) if "accuracy" in name else figure(value)
 
 
-_ROUNDS = "FROM metrics WHERE node IS NOT NULL AND name = 'round_s' AND value IS NOT NULL"
-
-
 def time_spent(run: Run) -> Section | None:
     """Return a section on what the run's time was spent on (computing, links, waiting), and on the length of rounds."""
-    rows = run.rows(f"SELECT node, favg(value) AS mean_s {_ROUNDS} GROUP BY node ORDER BY mean_s DESC, node LIMIT 1")
-    if not rows:
-        return None
-    slowest = NodeTime(*rows[0])
     spent = run.result.get("time") if run.finished else None
     if spent is None:
-        return Section("Where the time went", say_rounds(_lengths(run), slowest))
-    lede = say_rounds(spent, slowest)
+        lengths = _lengths(run)
+        return None if lengths is None else Section("Where the time went", say_rounds(lengths))
     caption = "The critical path, from the end of the last node back to the start: what the fleet's time was spent on."
     parts = part_rows(spent)
     tables = [Table(("what", "time", "share"), parts, caption)] if parts else []
-    return Section("Where the time went", f"{spent['text']}. {lede}", tables)
+    return Section("Where the time went", f"{spent['text']}. {say_rounds(spent)}", tables)
 
 
-def _lengths(run: Run) -> Json:
-    """Return the lengths of rounds until now in the form of `time` in `result.json`, for a run without a result."""
-    rows = run.rows(f"SELECT round, median(value), max(value) {_ROUNDS} GROUP BY round")
+def _lengths(run: Run) -> Json | None:
+    """Return the lengths of rounds until now in the form of `time` in `result.json`; None if no round has ended."""
+    rows = run.rows(
+        "SELECT round, median(value), max(value) FROM metrics "
+        "WHERE node IS NOT NULL AND name = 'round_s' AND value IS NOT NULL GROUP BY round"
+    )
+    if not rows:
+        return None
     found = {round: (middle, longest) for round, middle, longest in rows}
     by_round = [found.get(round, (None, None)) for round in range(max(found) + 1)]
     return {"rounds": {"median_s": [m for m, _ in by_round], "longest_s": [m for _, m in by_round], "deadline_s": []}}
