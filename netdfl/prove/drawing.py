@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.scenario.build import build_network
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import SimulatedOptions
@@ -31,10 +30,10 @@ def _drawn(scenario: Scenario) -> Iterator[str]:
     if build_network(scenario).varies:
         yield "the graph of each round, or who takes part"
     selection = getattr(scenario.topology, "selection", None)
-    if (selection is not None and selection.kind != "all") or ALGORITHMS[scenario.algorithm.kind].selects:
+    if (selection is not None and selection.kind != "all") or scenario.algorithm.traits.selects:
         yield "choices of receivers"
-    if scenario.algorithm.kind == "ad_psgd":
-        yield "the peers of AD-PSGD"
+    if scenario.algorithm.traits.family == "bilateral":
+        yield "the peers of pairwise exchanges"
     if scenario.compression is not None and scenario.compression.kind in _DRAWING:
         yield f"the draws of {scenario.compression.kind}"
     if any("random" in event or "churn" in event for event in scenario.events):

@@ -194,3 +194,28 @@ def test_a_lost_notice_stalls_nobody_where_messages_are_acknowledged() -> None:
     fleet = {**FLEET, **choosing, "wait": {"deadline": "none"}}
     assert proof({**fleet, "delivery": "acknowledged"}, "loss: 1").run().survives
     assert not proof({**fleet, "delivery": "plain"}, "loss: 1").run().survives
+
+
+OWN = """
+from netdfl.extend import Algorithm, Entry, Exchange, Sgd, gossip, local_sgd
+
+
+def mine(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
+    return gossip(exchange, local_sgd(sgd))
+
+
+MINE = Entry(mine, "gossip", frozenset({"doubly"}), "of a user")
+"""
+
+
+def test_an_algorithm_of_ones_own_is_proven_like_one_of_the_catalog(tmp_path: Path) -> None:
+    (tmp_path / "own_for_proof.py").write_text(OWN)
+    file = tmp_path / "fleet.yaml"
+    theirs, ours = SHORT | {"algorithm": "own_for_proof:MINE"}, SHORT | {"algorithm": "dpsgd"}
+    answers = []
+    for keys in (theirs, ours):
+        file.write_text(yaml.safe_dump(keys))
+        answers.append(CliRunner().invoke(make_app(), ["prove", str(file), "--faults", "loss: 1"]))
+    assert [answer.exit_code for answer in answers] == [answers[1].exit_code] * 2
+    assert "schedules" in answers[0].output
+    assert re.findall(r"\d+ schedules", answers[0].output) == re.findall(r"\d+ schedules", answers[1].output)

@@ -33,6 +33,8 @@ from netdfl.topology.graph import count_words, redrawn_words
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
 _MOST_NAMED = 4
+_EXACT = 1e-9
+"""The contraction a round below which nodes agree exactly, up to rounding."""
 
 
 def show(found: Explanation, console: Console) -> None:
@@ -168,8 +170,15 @@ def _weights(weights: WeightFacts) -> str:
         return text
     symmetric = ", symmetric" if weights.symmetric else ""
     numbers = f"spectral gap {weights.spectral_gap:.4g}, psi {weights.psi:.4g}"
-    over = "" if weights.psi_per_round is None else f", {weights.psi_per_round:.4g} per round over several"
-    return f"{text} stochastic{symmetric}, {numbers}{over}"
+    return f"{text} stochastic{symmetric}, {numbers}{_over_several(weights.psi_per_round)}"
+
+
+def _over_several(psi_per_round: float | None) -> str:
+    if psi_per_round is None:
+        return ""
+    if psi_per_round < _EXACT:
+        return " in round 0, and an exact average within a few rounds"
+    return f" in round 0, {psi_per_round:.4g} a round over a few rounds"
 
 
 def _link_row(rule: Mapping[str, Any]) -> tuple[str, ...]:
