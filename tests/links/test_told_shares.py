@@ -151,6 +151,14 @@ def under_way() -> tuple[FairNetwork, FairStage, ToldLink]:
     return network, stage, told
 
 
+def test_a_message_that_is_told_of_late_goes_since_its_beginning_and_what_changes_since_the_change() -> None:
+    network, stage, told = under_way()
+    assert told.news(7) == FlowNotice(1, MBIT, 8 * MBIT, 0)
+    network.change(stage.links[0], {"rate": Shape(4 * MBIT)})
+    network.retimed(9)
+    assert told.news(9) == FlowNotice(1, MBIT, 4 * MBIT, 9)
+
+
 def told_at(at_s: float, since_s: float, rate_bps: int) -> float:
     network, _, told = under_way()
     told.take_share(rate_bps, round(since_s * 10**9), network)

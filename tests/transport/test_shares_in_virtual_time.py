@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import mean
 from typing import Any
 
@@ -86,6 +87,18 @@ def test_a_crashed_node_keeps_its_share_of_a_downlink_until_what_it_had_sent_has
     assert [round((expected[number] or 0) / MS) for number in range(3)] == [1503, 2003, 1503]
     late_ms = [(fleet.came_ns[number] - (at_ns or 0)) / MS for number, at_ns in expected.items()]
     assert max(map(abs, late_ms)) <= 10, late_ms
+
+
+def test_the_shares_of_a_crashed_node_end_one_by_one() -> None:
+    """A message to somebody else, that takes longer, keeps no share of this downlink."""
+    longer = replace(DYING, messages=[*DYING.messages, (0, 0, 4, 4 * MB)])
+    fleet = emulating(longer)
+    fleet.crash(300 * MS, 0)
+    fleet.arrivals([(at, *edge, vector_payload(np.zeros(n - HEADER, np.uint8))) for at, *edge, n in longer.messages])
+    expected = longer.engine()
+    assert [round((expected[number] or 0) / MS) for number in (0, 1, 2)] == [1503, 2003, 1503]
+    assert (expected[3] or 0) > 3 * S
+    assert max(abs(fleet.came_ns[number] - (expected[number] or 0)) for number in (0, 1, 2)) <= 10 * MS
 
 
 def notice(**meta: Any) -> Message:

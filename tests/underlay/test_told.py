@@ -198,6 +198,20 @@ def test_a_node_reports_a_flow_and_its_end_once_each_and_waits_for_the_answer() 
     assert next(iter(stage.flows.values())).rate == 8 * MBIT * PARTS, "the whole rate until another is told"
 
 
+def test_a_last_report_has_the_ends_of_what_was_handed_over_and_of_nothing_else() -> None:
+    told, network, stage = ways(8 * MBIT)
+    assert told.ends(0) == []
+    begin(network, stage)
+    told.news(0)
+    assert told.ends(0) == [], "it still crosses"
+    flow = next(iter(stage.flows.values()))
+    assert flow.unit is not None
+    stage.left(flow.unit, 7)
+    network.retimed(7)
+    assert told.ends(0) == [CoreRate(4, -1, 7)]
+    assert told.ends(0) == []
+
+
 def test_an_offer_that_moves_by_a_thousandth_is_not_reported_and_by_more_is() -> None:
     told, network, stage = ways(8 * MBIT)
     begin(network, stage)
