@@ -104,10 +104,10 @@ class TimedSink(KeptSink):
 
     def __init__(self, clock: VirtualTime, came_ns: dict[int, int]) -> None:
         super().__init__()
-        self._clock, self._came_ns = clock, came_ns
+        self.clock, self.came_ns = clock, came_ns
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        self._came_ns |= {message.round: self._clock.now_ns() for message in messages}
+        self.came_ns |= {message.round: self.clock.now_ns() for message in messages}
         return super().deliver(messages)
 
 
