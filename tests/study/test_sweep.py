@@ -201,6 +201,7 @@ def test_every_cell_of_a_shipped_study_is_a_valid_scenario(name: str, tmp_path: 
                 assert load(plan.scenario, cell.sets).world.kind in kinds
 
 
+@pytest.mark.soak
 def test_a_study_compares_worlds_and_layers_by_name(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     names = {
