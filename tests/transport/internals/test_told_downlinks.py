@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from netdfl.core.clock import NS_PER_S, RealClock
+from netdfl.core.clock import RealClock
 from netdfl.core.types import Message, unicasts
 from netdfl.links.sharing.capacity import PARTS
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
@@ -41,18 +41,16 @@ async def test_senders_are_told_their_shares_of_a_downlink_and_get_back_what_oth
         await until(lambda: rate_bps(a, 2) == 8_000_000)
 
 
-async def test_the_message_of_a_node_about_to_crash_keeps_its_share_of_a_downlink_until_it_has_passed() -> None:
-    """A message of 1 MB takes a second at the least, at the whole rate of 8 Mbit/s."""
+async def test_the_share_of_a_node_about_to_crash_is_free_once_its_message_has_passed() -> None:
+    """When that is, `test_shares_in_virtual_time` holds."""
     block = {"0..1": {"uplink": FAIR}, "2": {"downlink": FAIR}}
     async with emulated_fleet(3, KeptLedger(), block) as (a, b, c):
         c.attach(KeptSink())
         await a.send(unicasts(large(0, 2)))
-        began_ns = RealClock().now_ns()
         await b.send(unicasts(large(1, 2, 1_000_000)))
         await until(lambda: rate_bps(a, 2) == rate_bps(b, 2) == 4_000_000)
         await b.hand_over()
         await until(lambda: rate_bps(a, 2) == 8_000_000)
-        assert RealClock().now_ns() - began_ns >= NS_PER_S
 
 
 async def test_a_message_that_finds_a_shared_downlink_full_is_dropped_and_its_sender_learns_it() -> None:
