@@ -1,5 +1,5 @@
 // What cost the run what, as `netdfl blame` found it: its table, and the lanes of the run with and without a candidate.
-import { el, key, onColors } from "./dom.js";
+import { el, key, onColors, reveal } from "./dom.js";
 import { on, view } from "./model.js";
 import { keep } from "./state.js";
 import { LANE_KEY, paintStrips, pan, zoom } from "./strips.js";
@@ -73,7 +73,7 @@ export function openBlame(row, scroll = true) {
   const { cells } = found.rows[row], [at, first, second] = parting.words;
   shown?.append(el("h3", {}, `With and without ${cells[0]}`), el("p", { class: "sentence" }, first === undefined ? at : `${capital(at)}. The run: ${first}. Without ${cells[0]}: ${second}.`));
   if (parting.lanes.length === 2) shown?.append(...both(parting, [`The run: ${found.took}`, `Without ${cells[0]}: ${cells[1]}`]));
-  if (scroll) shown?.scrollIntoView({ block: "nearest" });
+  if (scroll && shown) reveal(shown);
 }
 
 /** @param {string} words */

@@ -1,6 +1,6 @@
 // Curves: accuracy, loss, consensus, weight, lengths of rounds; by round, by time, by bytes.
 import { bytes, choice, color, el, figure, onColors, percent, seconds } from "./dom.js";
-import { choose, fleetRound, goTo, now, on, placeOf, rounds, rowOf, view } from "./model.js";
+import { choose, end, fleetRound, goTo, now, on, placeBefore, placeOf, rounded, rounds, rowOf, view } from "./model.js";
 import { downloads, LOG_AXIS, LOG_SCALE, smoothed, SMOOTHINGS } from "./picture.js";
 import { keep, oneOf, state } from "./state.js";
 
@@ -56,7 +56,7 @@ function mark() {
 /** Where the handle stands on the axis in use. */
 function xNow() {
   if (options.x === "time") return now();
-  if (options.x === "bytes") return view.data.counts.nbytes[view.at];
+  if (options.x === "bytes") return view.data.counts.nbytes[placeBefore(now())];
   return view.data.frame.by_round ? now() - 1 : fleetRound();
 }
 
@@ -208,7 +208,7 @@ function plotted(parent, what, log) {
     bands: low && high ? [{ series: [high, low], fill: `${color("soft")}26` }] : [],
     hooks: {
       draw: [(/** @type {any} */ plot) => line(plot)],
-      ready: [(/** @type {any} */ plot) => plot.told?.(), (/** @type {any} */ plot) => plot.over.addEventListener("mouseleave", () => plot.told?.()), (/** @type {any} */ plot) => plot.over.addEventListener("click", () => { if (plot.cursor.left >= 0) goTo(placeOfX(plot.posToVal(plot.cursor.left, "x"))); })],
+      ready: [(/** @type {any} */ plot) => plot.told?.(), (/** @type {any} */ plot) => plot.over.addEventListener("mouseleave", () => plot.told?.()), (/** @type {any} */ plot) => plot.over.addEventListener("click", () => { if (plot.cursor.left >= 0) goTo(timeOfX(plot.posToVal(plot.cursor.left, "x"))); })],
     },
   }, data, parent);
 }
@@ -226,13 +226,13 @@ function wide(_, texts) {
 }
 
 /** The moment that belongs to a place on the axis. @param {number} x */
-function placeOfX(x) {
+function timeOfX(x) {
   const { frame, counts, spreads } = view.data;
-  if (options.x === "time") return placeOf(x);
-  if (options.x === "bytes") return Math.max(0, counts.nbytes.findIndex((/** @type {number} */ sent) => sent >= x));
-  if (frame.by_round) return placeOf(Math.round(x) + 1);
+  if (options.x === "time") return rounded(x, end());
+  if (options.x === "bytes") return frame.moments[Math.max(0, counts.nbytes.findIndex((/** @type {number} */ sent) => sent >= x))];
+  if (frame.by_round) return Math.round(x) + 1;
   const of = spreads.round_s ?? spreads.train_loss;
-  return of ? placeOf(of.at_s[lastAtOrBefore(of.round, Math.round(x))]) : view.at;
+  return of ? frame.moments[placeOf(of.at_s[lastAtOrBefore(of.round, Math.round(x))])] : now();
 }
 
 /** The handle, as a line over a chart. @param {any} plot */

@@ -17,6 +17,16 @@ export function el(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** Scroll to what was opened, once it is laid out; the bar of time, which stays above all, hides none of it. @param {HTMLElement} what */
+export function reveal(what) {
+  requestAnimationFrame(() => { keepClear(); what.scrollIntoView({ block: "nearest" }); });
+}
+
+/** Tell the style sheet how high the bar of time is: nothing that is scrolled to lies under it. */
+export function keepClear() {
+  document.documentElement.style.setProperty("--bar", `${document.getElementById("bar")?.offsetHeight ?? 0}px`);
+}
+
 /** Call `then` when colors change: for a dark screen, a light one, and for paper, which is always light. @param {() => void} then */
 export function onColors(then) {
   window.matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", then);

@@ -1,11 +1,11 @@
 // Lanes: what each node did when, and, looked at closely, the messages between them.
 import { choice, el, key, onColors, seconds } from "./dom.js";
-import { choose, goTo, isEnd, linksNow, nodes, now, on, placeOf, rounds, rowOf, view } from "./model.js";
-import { keep, oneOf } from "./state.js";
+import { choose, end, goTo, isEnd, linksNow, nodes, now, on, rounded, rounds, rowOf, view } from "./model.js";
+import { keep, oneOf, state } from "./state.js";
 import { LANE, LANE_KEY, LEFT, paintStrips, pan, zoom } from "./strips.js";
 
 const MOST_LANES = 80;
-const span = { from: 0, to: 1, which: "all" };
+const span = { from: 0, to: 1, whole: true, which: "all" };
 const LOST = ["lost", "undeliverable"];
 const WHICH = /** @type {[string, string][]} */ ([["all", "all nodes"], ["near", "the chosen node and its neighbors"], ["stall", "nodes of stalls"]]);
 
@@ -17,34 +17,44 @@ export function lanes() {
     key(LANE_KEY),
     el("div", { class: "lanebox", tabindex: 0, role: "region", "aria-label": "lanes" }, canvas), said);
   const draw = () => { if (view.data && !section.hidden) said.textContent = paint(canvas); };
+  const look = () => { keepSpan(); draw(); };
   let due = false;
   const soon = () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; draw(); }); } };
   const head = () => {
     span.which = oneOf("lanes", WHICH.map(([name]) => name));
     tools.replaceChildren(
       choice("lanes", WHICH, span.which, (lanes) => { keep({ lanes: lanes === "all" ? null : lanes }); span.which = lanes; draw(); }),
-      ...[["closer", 0.4], ["further", 2.5]].map(([words, factor]) => el("button", { id: words === "closer" ? "zoom" : null, click: () => { zoom(span, limits(), Number(factor), middle()); draw(); } }, String(words))),
-      ...[["earlier", -0.5], ["later", 0.5]].map(([words, by]) => el("button", { click: () => { pan(span, limits(), Number(by)); draw(); } }, String(words))),
-      el("button", { click: () => { [span.from, span.to] = [0, end()]; draw(); } }, "whole run"));
+      ...[["closer", 0.4], ["further", 2.5]].map(([words, factor]) => el("button", { id: words === "closer" ? "zoom" : null, click: () => { zoom(span, limits(), Number(factor), middle()); look(); } }, String(words))),
+      ...[["earlier", -0.5], ["later", 0.5]].map(([words, by]) => el("button", { click: () => { pan(span, limits(), Number(by)); look(); } }, String(words))),
+      el("button", { click: () => { [span.from, span.to] = [0, end()]; look(); } }, "whole run"));
   };
   on(["data"], () => {
     section.hidden = view.data.frame.by_round || !view.data.by_node.ends;
-    if (!document.getElementById("zoom")) [span.from, span.to] = [0, end()];
-    span.to = Math.max(span.from + 1e-9, view.follow && span.from === 0 ? end() : Math.min(span.to, end()));
+    if (!document.getElementById("zoom")) spanFromAddress();
+    span.to = Math.max(span.from + 1e-9, span.whole ? end() : Math.min(span.to, end()));
     head();
     soon();
   });
   on(["at", "chosen", "status"], soon);
-  window.addEventListener("hashchange", () => { if (view.data) { head(); soon(); } });
-  pointers(canvas, said, soon);
+  window.addEventListener("hashchange", () => { if (view.data) { spanFromAddress(); head(); soon(); } });
+  pointers(canvas, said, look);
   onColors(draw);
   new ResizeObserver(soon).observe(section);
   return section;
 }
 
-function end() {
-  const moments = view.data.frame.moments;
-  return moments[moments.length - 1];
+/** What the lanes show by the address, or the whole run. */
+function spanFromAddress() {
+  const [from, to] = (state().get("zoom") ?? "").split(",").map(Number), sound = from >= 0 && from < to && from < end();
+  [span.from, span.to] = sound ? [from, Math.min(to, end())] : [0, end()];
+  span.whole = !sound;
+}
+
+/** Keep in the address what the lanes show: what is drawn is what a link shows, to the last digit. */
+function keepSpan() {
+  span.whole = span.from <= 0 && span.to >= end();
+  if (!span.whole) [span.from, span.to] = [span.from, span.to].map((each) => rounded(each, span.to - span.from));
+  keep({ zoom: span.whole ? null : `${span.from},${span.to}` });
 }
 
 /** Around what one looks closer: the handle where it is in view, but at the end of the run the middle of what is drawn. */
@@ -103,16 +113,16 @@ function* bars(of) {
   for (const outage of outages) yield [outage.node, outage.since, outage.until ?? end(), outage.why === "pause" ? "c5" : "fail"];
 }
 
-/** @param {HTMLCanvasElement} canvas @param {HTMLElement} said @param {() => void} soon */
-function pointers(canvas, said, soon) {
+/** @param {HTMLCanvasElement} canvas @param {HTMLElement} said @param {() => void} look */
+function pointers(canvas, said, look) {
   const time = (/** @type {number} */ x) => span.from + (x - LEFT) / (canvas.clientWidth - LEFT - 4) * (span.to - span.from);
   let began = -1;
   canvas.addEventListener("pointerdown", (event) => { began = event.offsetX; });
   canvas.addEventListener("pointerup", (event) => {
     const node = shown()[Math.floor(event.offsetY / LANE)];
     if (event.offsetX < LEFT) { if (node !== undefined) choose(node); }
-    else if (began >= LEFT && Math.abs(event.offsetX - began) > 8) { const ends = [time(began), time(event.offsetX)].sort((a, b) => a - b); [span.from, span.to] = [Math.max(0, ends[0]), Math.min(end(), ends[1])]; soon(); }
-    else goTo(placeOf(time(event.offsetX)));
+    else if (began >= LEFT && Math.abs(event.offsetX - began) > 8) { const ends = [time(began), time(event.offsetX)].sort((a, b) => a - b); [span.from, span.to] = [Math.max(0, ends[0]), Math.min(end(), ends[1])]; look(); }
+    else goTo(rounded(time(event.offsetX), span.to - span.from));
     began = -1;
   });
   canvas.addEventListener("pointermove", (event) => {

@@ -5,7 +5,7 @@ import { seconds } from "./dom.js";
 
 export const view = {
   /** @type {any} */ data: null,
-  at: 0,
+  /** The moment that is shown: exact, also between two steps of the handle. */ at: 0,
   /** @type {number|null} */ node: null,
   /** @type {[number, number]|null} */ link: null,
   /** @type {any} */ status: null,
@@ -25,27 +25,52 @@ export function changed(what) {
   for (const then of listeners.get(what) ?? []) then();
 }
 
-/** Show the moment with this place. @param {number} place */
-export function goTo(place) {
-  const last = view.data.frame.moments.length - 1;
-  view.at = Math.max(0, Math.min(last, place));
-  view.follow = view.at === last;
+/** The last step of the handle lies this share behind the run's end, so that all counts are in. */
+const LAST_SHARE = 2e-9;
+
+/** The last moment of the run. */
+export function end() {
+  return view.data.frame.moments.at(-1);
+}
+
+/** Show exactly this moment; where no time passes, the step of the handle at or after it. @param {number} time */
+export function goTo(time) {
+  const { by_round, moments } = view.data.frame;
+  const wanted = by_round ? moments[placeOf(time)] : Math.max(0, time);
+  view.at = wanted >= end() * (1 - LAST_SHARE) ? end() : wanted;
+  view.follow = isEnd();
   changed("at");
 }
 
-/** The place of the first moment at or after a time. @param {number} time */
+/** Show the moment at a share of a width. @param {number} share */
+export function goToShare(share) {
+  goTo(rounded(share * end(), end()));
+}
+
+/** A time without the digits that no screen tells apart where `seconds` are as wide as it. @param {number} time @param {number} seconds */
+export function rounded(time, seconds) {
+  return Number(time.toFixed(Math.max(0, Math.min(12, Math.ceil(4 - Math.log10(seconds))))));
+}
+
+/** The place of the first step of the handle at or after a time. @param {number} time */
 export function placeOf(time) {
   const moments = view.data.frame.moments;
   const found = moments.findIndex((/** @type {number} */ moment) => moment >= time);
   return found < 0 ? moments.length - 1 : found;
 }
 
+/** The place of the last step of the handle at or before a time. @param {number} time */
+export function placeBefore(time) {
+  const place = placeOf(time);
+  return view.data.frame.moments[place] > time ? Math.max(0, place - 1) : place;
+}
+
 export function now() {
-  return view.data.frame.moments[view.at];
+  return view.at;
 }
 
 export function isEnd() {
-  return view.at === view.data.frame.moments.length - 1;
+  return view.at >= end();
 }
 
 /** @param {number|null} node @param {[number, number]|null} link */
@@ -62,7 +87,7 @@ export function take(data) {
   rows = null;
   traffic = null;
   graph = null;
-  view.at = time === null ? data.frame.moments.length - 1 : placeOf(time);
+  view.at = time === null ? end() : Math.min(time, end());
   changed("data");
 }
 

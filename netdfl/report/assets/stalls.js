@@ -1,6 +1,6 @@
 // Stalls: the sentence, the wait-for graph, the witness.
-import { color, el, seconds, table } from "./dom.js";
-import { choose, goTo, nodes, on, placeOf, rowOf, view } from "./model.js";
+import { color, el, reveal, seconds, table } from "./dom.js";
+import { choose, goTo, nodes, now, on, rowOf, view } from "./model.js";
 import { keep } from "./state.js";
 
 /** @type {HTMLElement|null} */
@@ -8,6 +8,7 @@ let shown = null;
 /** @type {any} */
 let graph = null;
 let open = -1;
+const when = el("p", { class: "hint" });
 
 /** @returns {HTMLElement} */
 export function stalls() {
@@ -20,7 +21,17 @@ export function stalls() {
     list.replaceChildren(...view.data.stalls.map((/** @type {any} */ stall, /** @type {number} */ place) => el("button", { click: () => openStall(place), "data-stall": place }, `${stall.cause.replaceAll("_", " ")} in round ${stall.round}, since ${seconds(stall.began_s)}${stall.over ? ", over" : stall.permanent ? ", for good" : ""}`)));
     if (open >= view.data.stalls.length) { open = -1; shown?.replaceChildren(); }
   });
+  on(["at"], tell);
   return section;
+}
+
+/** Say when the opened stall was, and of which moment its graph is. */
+function tell() {
+  const stall = view.data.stalls[open];
+  if (!stall) return;
+  const began = now() === stall.began_s ? `The handle is where it began, at ${seconds(stall.began_s)}` : `It began at ${seconds(stall.began_s)}`;
+  const words = stall.found_s > stall.began_s ? `${began}; the graph is of ${seconds(stall.found_s)}, when it was found.` : `${began}.`;
+  if (when.textContent !== words) when.textContent = words;  // or each step of the handle would be read aloud
 }
 
 /** Show one stall, and the moment at which it began. @param {number} place */
@@ -28,14 +39,13 @@ export function openStall(place) {
   const stall = view.data.stalls[place];
   open = place;
   keep({ stall: place });
-  goTo(placeOf(stall.began_s));
+  goTo(stall.began_s);  // and tells when it was
   const canvas = el("div", { class: "graph", role: "img", "aria-label": `wait-for graph: ${stall.text}` });
   const who = stall.waits.map((/** @type {number[]} */ [node, whom]) => [String(node), String(whom), stall.since[node] === undefined ? "–" : seconds(stall.since[node]), stall.roots.includes(node) ? "root" : "behind"]);
-  const moments = stall.found_s > stall.began_s ? `The handle is where it began, at ${seconds(stall.began_s)}; the graph is of ${seconds(stall.found_s)}, when it was found.` : "";
-  shown?.replaceChildren(el("p", { class: "sentence" }, stall.text), el("p", { class: "hint" }, moments), el("div", { class: "fleet" }, canvas,
+  shown?.replaceChildren(el("p", { class: "sentence" }, stall.text), when, el("div", { class: "fleet" }, canvas,
     table(["waits", "for", "since", ""], who, `Who waits for whom, of ${stall.num_nodes} nodes`, "high")));
   draw(canvas, stall);
-  shown?.scrollIntoView({ block: "nearest" });
+  if (shown) reveal(shown);
 }
 
 /** @param {HTMLElement} canvas @param {any} stall */

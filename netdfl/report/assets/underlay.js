@@ -1,6 +1,6 @@
 // The network below the links: sites, core links with their load at the moment of the handle, and who shares them.
 import { bytes, choice, color, el, figure, fit, onColors, percent, scale, seconds } from "./dom.js";
-import { goTo, isEnd, now, on, placeOf, view } from "./model.js";
+import { end, goToShare, isEnd, now, on, placeOf, view } from "./model.js";
 import { ticks } from "./picture.js";
 import { keep, state } from "./state.js";
 
@@ -38,9 +38,9 @@ export function underlay() {
   onColors(soon);
   place.addEventListener("click", (event) => { const link = /** @type {Element} */ (event.target).getAttribute("data-link"); if (link !== null) pick(Number(link)); });
   canvas.addEventListener("click", (event) => {
-    const link = ranked()[Math.floor(event.offsetY / ROW)], left = margin(canvas.clientWidth), moments = view.data.frame.moments;
+    const link = ranked()[Math.floor(event.offsetY / ROW)], left = margin(canvas.clientWidth);
     if (link === undefined) return;
-    if (event.offsetX >= left) goTo(placeOf((event.offsetX - left) / (canvas.clientWidth - left - 4) * moments[moments.length - 1]));
+    if (event.offsetX >= left) goToShare((event.offsetX - left) / (canvas.clientWidth - left - 4));
     pick(link);
   });
   new ResizeObserver(soon).observe(section);
@@ -61,8 +61,8 @@ function ranked() {
 /** The load of a core link at the moment of the handle, or of the whole run at its end. @param {CoreLink} of */
 function loadNow(of) {
   if (!of.load || !view.data.underlay.by_time) return null;
-  if (!isEnd()) return of.load[view.at];
-  const moments = view.data.frame.moments, last = moments[moments.length - 1];
+  if (!isEnd()) return of.load[placeOf(now())];
+  const moments = view.data.frame.moments, last = end();
   return last > 0 ? of.load.reduce((sum, load, i) => sum + (load ?? 0) * (moments[i] - (moments[i - 1] ?? 0)), 0) / last : null;
 }
 
