@@ -138,7 +138,7 @@ def tag(
 
 
 def rm(runs: Several, folder: In = FOLDER) -> None:
-    """Throw runs away, into the folder .trash; move one back from there to have it again.
+    """Throw runs away, into the folder .trash; each line says where from, and where to: move one back to have it again.
 
     A run that goes on is refused, and so is a path that leads out of the folder of runs.
 
@@ -147,10 +147,12 @@ def rm(runs: Several, folder: In = FOLDER) -> None:
         netdfl runs rm --in sweeps sweeps/loss/cells/0f3a
     """
     from netdfl.collection.finding import run_within
+    from netdfl.collection.rows import place_of
     from netdfl.collection.trash import throw_away
 
     for path in dict.fromkeys(run_within(run, folder) for run in runs):
-        print(f"moved to {throw_away(path, folder)}")
+        name = folder / place_of(path, folder.resolve())
+        print(f"{name} -> {throw_away(path, folder)}")
 
 
 class QueryFormat(StrEnum):

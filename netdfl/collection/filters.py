@@ -135,6 +135,12 @@ class Filter:
         columns = [(each, names.whole(each.key)) for each in self.conditions] if rows else []
         return [row for row in rows if self._words_are_in(row) and all(c.holds(row, name) for c, name in columns)]
 
+    def hint(self, rows: Sequence[RunRow]) -> str:
+        """Return which keys of scenarios the filter may have meant where it names columns; empty if there are none."""
+        names = Names(rows)
+        told = [(each.key, key) for each in self.conditions if (key := _meant(each, names, rows)) is not None]
+        return " ".join(f"{name} is {_what(name)}; did you mean {key}?" for name, key in told)
+
     def _words_are_in(self, row: RunRow) -> bool:
         if not self.words:
             return True
@@ -142,6 +148,17 @@ class Filter:
         why = texts.pop("reasons")
         text = " ".join(texts.values())
         return all(word in text or (word not in VERDICTS and word in why) for word in self.words)
+
+
+def _meant(condition: Condition, names: Names, rows: Sequence[RunRow]) -> str | None:
+    """Return the key that a condition on a column may have meant: one by which a run meets it, else the likeliest."""
+    keys = names.hidden_keys(condition.key)
+    hits = (key for key in keys if any(condition.holds(row, key) for row in rows))
+    return next(hits, keys[0] if keys and not names.is_key(condition.key) else None)
+
+
+def _what(name: str) -> str:
+    return {"loss": "the test loss", "error": "the last error"}.get(name, f"the column {OTHER_NAMES.get(name, name)}")
 
 
 class Names:
@@ -178,6 +195,16 @@ class Names:
         if len(as_good) > 1:
             raise InputError(f"{name!r} may be {' or '.join(as_good[:4])}; write more of it")
         return as_good[0]
+
+    def is_key(self, name: str) -> bool:
+        """Return whether `name` is a whole key."""
+        return name in self._keys
+
+    def hidden_keys(self, name: str) -> Sequence[str]:
+        """Return the keys that end with the name of a column or metric, which comes before them; likeliest first."""
+        if OTHER_NAMES.get(name, name) not in (*COLUMNS, *self._metrics):
+            return ()
+        return [key for _, key in sorted({*self._ending(name, self._keys), *self._ending(name, self._short)})]
 
     def _remedy(self, name: str) -> str:
         keys = [*self._keys, *self._short]

@@ -85,6 +85,7 @@ class RunList:
         by: the full name of the column or key by which the runs are grouped; empty for no groups.
         columns: the full names of the columns and keys that were asked for; empty for the usual ones.
         metrics: the metrics that these runs have beside the columns, metrics of tasks first.
+        hint: what the filter may have meant, if it selects no run; empty otherwise.
     """
 
     rows: Sequence[RunRow]
@@ -95,6 +96,7 @@ class RunList:
     by: str = ""
     columns: Sequence[str] = ()
     metrics: Sequence[str] = ()
+    hint: str = ""
 
     @property
     def own_metrics(self) -> Sequence[str]:
@@ -138,7 +140,8 @@ def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
     Raises InputError if its filter or a key does not fit the rows.
     """
     kept = [row for row in rows if asked.archived or not row.labels.archived]
-    chosen = Filter.parse(asked.filter).chosen(kept)
+    wanted = Filter.parse(asked.filter)
+    chosen = wanted.chosen(kept)
     names = Names(kept)
     sort = names.whole(asked.sort) if kept else asked.sort
     by = names.whole(asked.by) if asked.by and kept else asked.by
@@ -148,7 +151,8 @@ def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
             raise InputError(f"groups have means of figures alone, and {column} is none; leave it out of the columns")
     keys, implied = varied([row.keys for row in chosen if row.keys], (*NOT_GROUPED, *IN_COLUMNS))
     ordered = in_order(chosen, sort, asked.down)
-    return RunList(ordered, len(rows), len(rows) - len(kept), keys, implied, by, columns, metric_names(chosen))
+    hint = "" if chosen else wanted.hint(kept)
+    return RunList(ordered, len(rows), len(rows) - len(kept), keys, implied, by, columns, metric_names(chosen), hint)
 
 
 def in_order(rows: Sequence[RunRow], column: str, down: bool) -> list[RunRow]:

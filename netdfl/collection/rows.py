@@ -27,7 +27,7 @@ NAMED = "runs"
 SETTINGS = ("name", "world", "algorithm", "nodes", "rounds", "seed")
 DURATIONS = ("duration_s", "virtual_duration_s")
 """Columns in seconds: real seconds, and seconds by the clock of a simulated run."""
-FACTS = (*SETTINGS, "accuracy", "loss", "error", "nbytes", *DURATIONS)
+FACTS = (*SETTINGS, "accuracy", "loss", "error", "nbytes", *DURATIONS, "stalls")
 COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note", "reasons")
 """The columns of a row, beside the keys of its scenario."""
 OF_FLEETS = ("train_loss", "consensus_distance", "weight_sum")
@@ -66,7 +66,7 @@ class RunRow:
         facts: the last values of the metrics of the run, and its main settings, by column; beside `FACTS` also
             metrics that its task defines, such as `test_mae`.
         rounds_done: the rounds that an unfinished run has done; None if they are not known.
-        tags: the tags of the run, its labels' and those of the folders it lies in.
+        tags: the tags of the run: those of its labels and its scenario, then the names of the folders it lies in.
         labels: the labels that somebody gave to the run.
         keys: the keys of its scenario with their values.
     """
@@ -119,7 +119,7 @@ def metric_names(rows: Iterable[RunRow]) -> list[str]:
 
 def read_row(path: Path, root: Path) -> RunRow:
     """Return the row of the run at `path`, in the folder `root`; for an unreadable run, with the reason."""
-    place = str(_as_named(path, root).relative_to(root)) if path != root else path.name
+    place = place_of(path, root)
     row: dict[str, Any] = {}
     labels = NO_LABELS
     try:
@@ -129,8 +129,9 @@ def read_row(path: Path, root: Path) -> RunRow:
         labels = read_labels(path)
     except (NetdflError, OSError) as error:
         row |= {"wrong": str(error)}
-    told = {*row.pop("tags", ()), *place.split("/")[:-1], *labels.tags}
-    return RunRow(path=path, place=place, started=_started(path), labels=labels, tags=sorted(told), **row)
+    given, folders = sorted({*row.pop("tags", ()), *labels.tags}), sorted(place.split("/")[:-1])
+    tags = list(dict.fromkeys([*given, *folders]))
+    return RunRow(path=path, place=place, started=_started(path), labels=labels, tags=tags, **row)
 
 
 def _planned(keys: Keys) -> Facts:
@@ -164,6 +165,11 @@ def _started(path: Path) -> str:
     except (OSError, ValueError, OverflowError):
         return ""
     return f"{began:%Y-%m-%d %H:%M:%S}"
+
+
+def place_of(path: Path, root: Path) -> str:
+    """Return the name by which lists call the run at `path`: its path in the folder `root`, by a link if it has one."""
+    return str(_as_named(path, root).relative_to(root)) if path != root else path.name
 
 
 def _as_named(path: Path, root: Path) -> Path:
@@ -206,6 +212,7 @@ def _of_result(path: Path, mtime_ns: int, size: int) -> Mapping[str, Any]:
         numbers = {name: _number(result[name]) for name in ("nodes", "rounds", "seed", "duration_s")}
         numbers |= {"virtual_duration_s": _number(result.get("virtual_duration_s"))}
         numbers |= {"accuracy": _number(accuracy), "loss": _number(result["test_loss"])}
+        numbers |= {"stalls": sum(len(result.get(name) or ()) for name in ("stalls", "deadlocks"))}
         numbers |= {"error": _number(result.get("error")), "nbytes": _number(result["bytes_sent"])}
         return {
             "state": "finished",

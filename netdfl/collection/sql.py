@@ -52,6 +52,7 @@ RUNS: Mapping[str, str] = {
     "nbytes": "BIGINT",
     "duration_s": "DOUBLE",
     "virtual_duration_s": "DOUBLE",
+    "stalls": "BIGINT",
     "tags": "VARCHAR[]",
     "note": "VARCHAR",
     "archived": "BOOLEAN",

@@ -62,6 +62,7 @@ def _usual_columns(found: RunList) -> list[str]:
     tagged = ["tags"] if any(row.labels.tags for row in found.rows) else []
     usual = (*USUAL[:-1], *found.own_metrics, USUAL[-1])
     columns = [name for name in usual if any(row.value(name) not in (None, "") for row in found.rows)]
+    columns += ["stalls"] if any(row.value("stalls") for row in found.rows) else []
     columns += [name for name in WHERE_DIFFERENT if len({row.value(name) for row in found.rows}) > 1]
     return [*columns, "seed", *found.usual_keys, *tagged]
 
@@ -70,6 +71,8 @@ def _left_out(found: RunList, shown: int, chosen: int) -> Iterator[str]:
     more = f", of which {shown} are shown (--most)" if shown < chosen else ""
     archived = f"; {found.num_archived} archived" if found.num_archived else ""
     yield f"{chosen} of {found.total} runs{more}{archived}"
+    if found.hint:
+        yield found.hint
     further = found.keys[len(found.usual_keys) :]
     if further and not found.columns:
         named = ", ".join([*further[:MOST_NAMED], *(["..."] if len(further) > MOST_NAMED else [])])

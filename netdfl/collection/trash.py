@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from netdfl.collection.finding import run_within
+from netdfl.collection.rows import NAMED
 from netdfl.core.errors import InputError
 from netdfl.core.files import PRIVATE
 from netdfl.record.directory import hold, point_latest
@@ -16,7 +17,7 @@ TRASH = ".trash"
 def throw_away(path: Path, root: Path) -> Path:
     """Move a run of the folder `root` to `root/.trash`, and return its new place.
 
-    The link `latest` beside it then points at the newest run that is left.
+    The link `latest` beside it then points at the newest run that is left; a link by which a sweep names it is removed.
 
     Raises:
         InputError: The run goes on, lies outside of the folder, or is the folder itself; or the disk refuses.
@@ -32,9 +33,20 @@ def throw_away(path: Path, root: Path) -> Path:
             target.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
             os.rename(run, target)
             point_latest(run)
+            _remove_name(run, folder)
         except OSError as error:
             raise InputError(f"{path} can't be moved to {target}: {error.strerror}") from error
     return target
+
+
+def _remove_name(gone: Path, folder: Path) -> None:
+    """Remove the readable links of a sweep to its removed run `gone`, if they lie within `folder`."""
+    links = gone.parent.with_name(NAMED)
+    if folder not in links.parents or links.is_symlink() or not links.is_dir():
+        return
+    for link in list(links.iterdir()):
+        if link.is_symlink() and os.readlink(link) == f"../{gone.parent.name}/{gone.name}":
+            link.unlink()
 
 
 def _free(target: Path) -> Path:

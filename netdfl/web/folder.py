@@ -103,6 +103,7 @@ class RunFolder:
                 "all_keys": sorted({key for row in rows for key in row.keys}),
                 "on_a_page": ON_A_PAGE,
                 "wrong": wrong,
+                "hint": found.hint,
             },
             inf_nan_mode="null",
         )

@@ -63,6 +63,18 @@ def test_a_run_is_found_by_the_reason_of_its_verdict(plant: Plant, folder: Path)
     assert stalled in typed("query", "select reasons from runs where verdict = 'fail'", folder)
 
 
+def test_runs_that_stalled_are_found_and_a_name_that_is_a_column_is_told(plant: Plant, folder: Path) -> None:
+    plant("a", at=0, stalls=[{}, {}], deadlocks=[{}])
+    plant("b", at=60)
+    head, row, told = typed("runs", "list", folder, "--filter", "stalls > 0").splitlines()
+    assert (head.split()[-2:], row.split()[-2], told) == (["stalls", "seed"], "3", "1 of 2 runs")
+    assert "stalls" not in typed("runs", "list", folder, "--filter", "stalls = 0").splitlines()[0]
+    assert ["stalls", "3"] in [line.split() for line in typed("runs", "show", folder / "a").splitlines()]
+    assert typed("query", "select run, stalls from runs order by run", folder).split()[2:] == ["a", "3", "b", "0"]
+    nothing = typed("runs", "list", folder, "--filter", "name = dpsgd").splitlines()
+    assert nothing == ["0 of 2 runs", "name is the column name; did you mean algorithm.name?"]
+
+
 def test_list_has_four_keys_and_names_the_others_which_can_be_chosen(plant: Plant, folder: Path) -> None:
     changed = {"time: 10ms": "time: 20ms", "dim: 2": "dim: 5", "init: normal": "init: ones"}
     changed |= {"deadline: auto": "deadline: none", "stale: 0": "stale: 1"}
@@ -121,7 +133,8 @@ def test_rm_moves_to_the_trash_and_refuses_all_if_one_lies_elsewhere(three: Path
         typed("runs", "rm", "--in", three, three / "a", tmp_path / "b")
     assert (three / "a").is_dir()
     (three / "latest").symlink_to("a")
-    assert typed("runs", "rm", "--in", three, three / "a", three / "latest") == f"moved to {three / '.trash/a'}\n"
+    told = f"{three / 'a'} -> {three / '.trash/a'}\n"
+    assert typed("runs", "rm", "--in", three, three / "a", three / "latest") == told
 
 
 def test_compare_sets_figures_and_keys_side_by_side(three: Path) -> None:

@@ -71,6 +71,20 @@ def test_a_filter_chooses_by_numbers_units_dates_and_words(text: str, places: st
     assert "".join(each.place for each in Filter.parse(text).chosen(ROWS)) == places
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("loss = 5%", "loss is the test loss; did you mean links.default.loss?"),
+        ("loss = 6%", "loss is the test loss; did you mean links.default.loss?"),
+        ("accuracy > 2", ""),
+        ("default.loss = 6%", ""),
+        ("seed = 2", ""),
+    ],
+)
+def test_where_nothing_is_found_the_key_behind_a_column_is_named(text: str, hint: str) -> None:
+    assert select(ROWS, ListRequest(text)).hint == hint
+
+
 @pytest.mark.parametrize("text", ["lr >", "> 3", "lr = 1 <", "= =", "lr > > 2"])
 def test_what_is_no_filter_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InputError, match=r"can't be read from .* on; write conditions and words, like lr > 0\.1"):

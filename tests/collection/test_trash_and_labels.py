@@ -35,6 +35,16 @@ def test_the_trash_keeps_several_runs_of_one_name(plant: Plant, folder: Path) ->
     assert throw_away(plant("a"), folder).name == "a-3"
 
 
+def test_the_link_by_which_a_sweep_names_a_run_goes_with_it(plant: Plant, folder: Path) -> None:
+    gone, left = plant("rates/cells/0f3a"), plant("rates/cells/11bc")
+    links = folder / "rates/runs"
+    links.mkdir()
+    for path, name in ((gone, "loss-5%_seed-1"), (left, "loss-5%_seed-2")):
+        (links / name).symlink_to(f"../cells/{path.name}")
+    throw_away(gone, folder)
+    assert [each.name for each in links.iterdir()] == ["loss-5%_seed-2"]
+
+
 def test_a_run_that_goes_on_is_refused(plant: Plant, folder: Path) -> None:
     path = plant("a")
     with hold(path), pytest.raises(InputError, match="still going on"):
@@ -82,10 +92,11 @@ def test_labels_lie_beside_the_run_and_go_where_it_goes(plant: Plant, folder: Pa
     assert read_labels(path) == Labels()
     write_labels(path, read_labels(path).changed(add=["slow uplinks", " base "], note="  why  "))
     write_labels(path, read_labels(path).changed(add=["last"], remove=["base"], archived=True))
-    moved = path.rename(folder / "b")
+    (folder / "first").mkdir()
+    moved = path.rename(folder / "first/b")
     assert read_labels(moved) == Labels(("last", "slow uplinks"), "why", True)
     row = read_row(moved, folder)
-    assert (row.tags, row.value("note")) == (["last", "slow uplinks"], "why")
+    assert (row.tags, row.value("note")) == (["last", "slow uplinks", "first"], "why"), "those of folders come last"
 
 
 @pytest.mark.parametrize("tag", ["", "  ", "a,b", "two\nlines", "x" * 61])

@@ -53,6 +53,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = {"dim: 2": f"dim: {3 + i % 4}", **(FOUR if i % 2 else {})}
         (path / "scenario.yaml").write_text(changed(text, lines))
         told = {"seed": i, "verdict": ["pass", "fail"][i % 2], "error": i / 100, "reasons": [f"stall {i}"] * (i % 2)}
+        told |= {"stalls": [{}] * (i == 7), "deadlocks": [{}] * (i == 7)}
         (path / "result.json").write_text(json.dumps(result | told))
     return root
 
@@ -80,6 +81,9 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     page.get_by_text("2 of 124 runs").wait_for()
     assert page.locator("#list td[data-label=seed]").all_inner_texts() == ["7", "3"]
     assert page.get_by_title("stall 7").inner_text() == "fail"
+    assert page.locator("#list td[data-label=stalls]").all_inner_texts() == ["◆ 2", "0"]
+    page.locator("#filter").fill("stalls > 0")
+    page.get_by_text("1 of 124 runs").wait_for()
     page.locator("#filter").fill("dim >")
     page.locator("#said.wrong", has_text="can't be read from").wait_for()
     page.locator("#filter").fill("seed < 10")
@@ -195,13 +199,22 @@ def test_ticked_runs_are_labeled_archived_and_thrown_away(opened: Open, address:
     page.locator("#tag").fill("slow uplinks")
     page.get_by_role("button", name="add it").click()
     page.locator("#list td[data-label=tags]", has_text="slow uplinks").wait_for()
+    page.locator("#done", has_text="20260101T000000Z-0: tagged “slow uplinks”.").wait_for()
     page.locator("#note").fill("<b>why</b>")
     page.get_by_role("button", name="keep it").click()
     page.locator("#list td[data-label=note]", has_text="<b>why</b>").wait_for()
+    page.locator("#done", has_text="noted").wait_for()
+    assert (page.locator("#tag").input_value(), page.locator("#note").input_value()) == ("", "")
     assert read_labels(thrown).note == "<b>why</b>"
     page.get_by_role("button", name="archive", exact=True).click()
     page.get_by_text("0 of 124 runs, 1 archived").wait_for()
+    page.locator("#orders").wait_for(state="hidden")  # what vanished from the list is ticked no more
+    page.locator("#archived").click()
+    page.locator("#list input[type=checkbox]").check()
     page.get_by_role("button", name="out of the archive").click()
+    page.locator("#done", has_text="out of the archive").wait_for()
+    page.locator("#archived").click()
+    page.locator("#archived").wait_for(state="detached")
     page.get_by_text("1 of 124 runs").wait_for()
     assert head.all_inner_texts()[-2:] == ["tags", "note"], "behind the keys, or they push these out of the window"
     check_fits(page, width)
@@ -209,6 +222,50 @@ def test_ticked_runs_are_labeled_archived_and_thrown_away(opened: Open, address:
     page.get_by_text("0 of 123 runs").wait_for()
     (trash / "labels.json").unlink()
     shutil.move(trash, thrown)
+
+
+@at_both_widths
+def test_ticked_runs_that_the_filter_hides_are_named_before_they_are_thrown_away(
+    opened: Open, address: str, many: Path, width: int
+) -> None:
+    names = [f"20260101T000{i}00Z-{i}" for i in range(3)]
+    page, asked = opened(f"{address}#filter=20260101%20seed%20%3C%203"), []
+    page.get_by_text("3 of 124 runs").wait_for()
+    for name in names:
+        page.get_by_label(f"compare {name}").check()
+    page.locator("#filter").fill("20260101 seed = 0")
+    page.locator("#orders span", has_text="3 ticked, 2 of them not shown:").wait_for()
+    check_fits(page, width)
+    page.on("dialog", lambda dialog: asked.append(dialog.message))
+    page.get_by_role("button", name="throw away").click()
+    page.locator("#done", has_text="moved to the folder .trash").wait_for()
+    for name in names:
+        shutil.move(many / ".trash" / name, many / name)
+    head, _, *named = asked[0].splitlines()
+    assert head.startswith("Throw 3 runs away? 2 of them are not shown.")
+    assert sorted(named) == [names[0], f"{names[1]} (not shown)", f"{names[2]} (not shown)"]
+    page.goto(f"{address}#filter=20260101%20seed%20%3C%202")
+    page.get_by_text("2 of 124 runs").wait_for()
+    for name in names[:2]:
+        page.get_by_label(f"compare {name}").check()
+    page.locator("#filter").fill("20260101 seed = 0")
+    page.get_by_role("button", name="untick those not shown").click()
+    page.locator("#orders span", has_text="1 ticked:").wait_for()
+
+
+@at_both_widths
+def test_runs_that_differ_in_the_seed_alone_are_drawn_against_it(opened: Open, address: str) -> None:
+    page = opened(f"{address}#filter=done%20delay%20%3D%205ms")
+    page.get_by_text("2 of 124 runs").wait_for()
+    page.get_by_role("button", name="compare all that fit").click()
+    page.locator("#scatter circle").first.wait_for()
+    assert page.get_by_role("combobox", name="against", exact=True).input_value() == "seed"
+
+
+@at_both_widths
+def test_a_filter_that_finds_nothing_says_which_key_may_be_meant(opened: Open, address: str) -> None:
+    page = opened(f"{address}#filter=name%20%3D%20dpsgd")
+    page.locator("#said", has_text="0 of 124 runs. name is the column name; did you mean algorithm.name?").wait_for()
 
 
 @at_both_widths

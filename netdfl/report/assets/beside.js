@@ -5,7 +5,7 @@ import { keep, oneOf } from "./state.js";
 
 /** @typedef {[string, string, (v: any) => string]} Column */
 const CURVES = /** @type {Column[]} */ ([["test_accuracy", "test accuracy", percent], ["mean_local_accuracy", "accuracy, mean of local models", percent], ["test_loss", "test loss", figure], ["error", "error", figure], ["consensus_distance", "consensus distance", figure], ["weight_sum", "push-sum weight", figure]]);
-const FIGURES = /** @type {Column[]} */ ([["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "bytes sent", bytes], ["duration_s", "time it took", seconds], ["virtual_duration_s", "virtual time", seconds], ["rounds", "rounds", figure], ["nodes", "nodes", figure], ["seed", "seed", String]]);
+const FIGURES = /** @type {Column[]} */ ([["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "bytes sent", bytes], ["duration_s", "time it took", seconds], ["virtual_duration_s", "virtual time", seconds], ["rounds", "rounds", figure], ["nodes", "nodes", figure], ["stalls", "stalls", figure], ["seed", "seed", String]]);
 const AXES = /** @type {[string, string, (v: number) => string][]} */ ([["round", "round", String], ["at_s", "time in the run", seconds], ["nbytes", "bytes sent", bytes]]);
 export const beside = el("section", { id: "beside", "aria-live": "polite" });
 /** @type {any} */
@@ -155,7 +155,10 @@ new ResizeObserver(() => { const width = plot?.root.parentElement?.clientWidth; 
 function scatter(names) {
   const ys = figuresOf(names);
   if (!ys.length) return el("p");
-  const keys = Object.keys(compared.differences).filter((key) => key !== "name" && !ys.some(([name]) => name === key)), xs = [...keys.map((key) => /** @type {[string, string]} */ ([key, key])), ...ys.map(([name, words]) => /** @type {[string, string]} */ ([name, words]))];
+  const differ = Object.keys(compared.differences).filter((key) => key !== "name"), isFigure = (/** @type {string} */ key) => ys.some(([name]) => name === key);
+  const keys = differ.filter((key) => !isFigure(key)), varied = [...keys.map((key) => /** @type {[string, string]} */ ([key, key])), ...ys.filter(([name]) => differ.includes(name))];
+  // What the runs differ in comes first; where that is nothing, any figure but the one that is drawn.
+  const others = ys.filter(([name]) => !differ.includes(name)), xs = /** @type {[string, string][]} */ ([...varied, ...(varied.length ? others : [...others.slice(1), ...others.slice(0, 1)])].map(([name, words]) => [name, words]));
   const place = el("div", { id: "scatter", tabindex: 0, role: "region", "aria-label": "a point for each run" }), tools = el("div", { class: "tools" });
   const again = (/** @type {Object<string, string|null>} */ what) => { keep(what); draw(); };
   const made = () => points(names, oneOf("against", xs.map(([name]) => name)), ys.find(([name]) => name === oneOf("figure", ys.map(([each]) => each))) ?? ys[0]);

@@ -7,9 +7,9 @@ import { keep, oneOf, state } from "./state.js";
 const app = /** @type {HTMLElement} */ (document.getElementById("app")), address = app.dataset.live ?? "";
 const write = JSON.parse(document.getElementById("data")?.textContent || "{}").write === true;
 /** @typedef {[string, string, (v: any) => string]} Column */
-const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["virtual_duration_s", "virtual time", seconds], ["state", "state", String], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String], ["reasons", "why", (reasons) => reasons.join("; ")]]);
+const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["stalls", "stalls", count], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["virtual_duration_s", "virtual time", seconds], ["state", "state", String], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String], ["reasons", "why", (reasons) => reasons.join("; ")]]);
 const LESS = ["name", "world", "nodes", "rounds", "reasons", "virtual_duration_s", "state"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s", "virtual_duration_s"], LIVE_MS = 2000;
-const LAST = ["tags", "note", "reasons"], TONES = ["pass", "done", "fail"];
+const LAST = ["tags", "note", "reasons"], TONES = ["pass", "done", "fail"], MOST_NAMED = 20;
 /** @type {any} */
 let known = null;
 let asked = 0, formOf = "";
@@ -22,7 +22,7 @@ const places = new Map();
 
 const list = el("div", { id: "list" }), pager = el("div", { class: "tools" }), studies = el("section", { id: "studies" }), orders = el("div", { id: "orders", class: "tools" }), repeat = el("div", { id: "repeat" }), tools = el("div", { class: "tools" });
 const search = /** @type {HTMLInputElement} */ (el("input", { type: "search", id: "filter", placeholder: "lr > 0.1 seed = 2 pass", input: () => { keep({ filter: search.value, skip: null }); load(); } }));
-const said = el("p", { class: "hint", role: "status", id: "said" });
+const said = el("p", { class: "hint", role: "status", id: "said" }), done = el("p", { class: "hint", role: "status", id: "done" });
 
 start();
 
@@ -31,7 +31,7 @@ function start() {
   const heading = document.querySelector("h1");
   if (heading) heading.textContent = "Runs";
   for (const id of ["verdict", "sections", "numbers", "footer"]) document.getElementById(id)?.remove();
-  app.append(el("div", { class: "tools" }, el("label", { class: "wide" }, "only", search)), tools, said, orders, repeat, list, pager, beside, studies);
+  app.append(el("div", { class: "tools" }, el("label", { class: "wide" }, "only", search)), tools, said, orders, done, repeat, list, pager, beside, studies);
   from();
   window.addEventListener("hashchange", from);
   fetch(`${address}tables`).then((answer) => answer.json()).then((tables) => { if (tables.length) studies.replaceChildren(el("h2", {}, "Tables of sweeps and reproductions"), ...tables.map(study)); });
@@ -74,7 +74,7 @@ async function load() {
 
 function draw() {
   const number = known.by ? `${count(known.found)} ${known.found === 1 ? "group" : "groups"}` : `${count(known.found)} of ${count(known.total)} runs`;
-  said.textContent = known.wrong || (known.total ? `${number}${known.archived ? `, ${count(known.archived)} archived` : ""}. Tick runs to see their curves, and what differs between their scenarios.` : "There are no runs here yet: `netdfl run SCENARIO` makes one.");
+  said.textContent = known.wrong || (known.total ? `${number}${known.archived ? `, ${count(known.archived)} archived` : ""}. ${known.hint ? `${known.hint} ` : ""}Tick runs to see their curves, and what differs between their scenarios.` : "There are no runs here yet: `netdfl run SCENARIO` makes one.");
   said.classList.toggle("wrong", Boolean(known.wrong));
   toolbar();
   list.replaceChildren(known.by ? groups() : rows());
@@ -96,7 +96,7 @@ function columns() {
 function shown() {
   const given = state().get("columns"), all = columns();
   if (given !== null) return all.filter(([name]) => given.split(",").includes(name));
-  const filled = (/** @type {string} */ name) => !LAST.includes(name) || known.runs.some((/** @type {any} */ run) => run[name].length > 0);
+  const filled = (/** @type {string} */ name) => known.runs.some((/** @type {any} */ run) => name === "stalls" ? run.stalls > 0 : !LAST.includes(name) || (name === "tags" ? tags(run) : run[name]).length > 0);
   return all.filter(([name]) => COLUMNS.some(([base]) => base === name) ? !LESS.includes(name) && filled(name) : known.usual_metrics.includes(name) || known.usual_keys.includes(name));
 }
 
@@ -148,9 +148,17 @@ function rows() {
 /** @param {any} run @param {string} name @param {(v: any) => string} words @returns {string|Node} */
 function cell(run, name, words) {
   if (name === "place") return link(run.id, run.place);
+  if (name === "tags") return tags(run).join(", ") || "–";
+  if (name === "stalls" && run.stalls > 0) return el("span", { class: "stalls", title: "stalls and deadlocks in the run" }, `◆ ${count(run.stalls)}`);
   if (name === "verdict") return el("span", { title: run.reasons.join("; ") || null }, mark(run.verdict), run.wrong ? `: ${run.wrong}` : "");
   const value = name in run ? run[name] : run.keys[name];
   return value === undefined || value === null || value.length === 0 ? "–" : words(value);
+}
+
+/** The tags that somebody gave; the names of its folders, which are tags too, stand in its place. @param {any} run @returns {string[]} */
+function tags(run) {
+  const folders = run.place.split("/").slice(0, -1);
+  return run.tags.filter((/** @type {string} */ tag) => run.own_tags.includes(tag) || !folders.includes(tag));
 }
 
 /** @param {string} verdict */
@@ -205,30 +213,65 @@ function link(id, words) {
   return el("a", { href: `${address}run/${id}/`, click: () => { try { sessionStorage.setItem("netdfl-list", location.hash); } catch { /* a browser that keeps nothing: the list begins anew */ } } }, words);
 }
 
-/** What can be done with the ticked runs, where the server takes orders. */
-function order() {
-  if (!write) return;
-  orders.hidden = !chosen.size;
-  if (orders.childElementCount) { const told = orders.querySelector("span"), one = orders.querySelector("#again"); if (told) told.textContent = `${count(chosen.size)} ticked:`; if (one) one.toggleAttribute("disabled", chosen.size !== 1); return; }
-  const tag = /** @type {HTMLInputElement} */ (el("input", { type: "text", id: "tag", size: 12, maxlength: 60 })), note = /** @type {HTMLInputElement} */ (el("input", { type: "text", id: "note", size: 18, maxlength: 4000 }));
-  const label = (/** @type {string} */ words, /** @type {() => any} */ make) => el("button", { click: () => each("labels", make()) }, words);
-  orders.replaceChildren(el("span", {}, `${count(chosen.size)} ticked:`), el("label", {}, "tag", tag), label("add it", () => ({ add: [tag.value] })), label("take it away", () => ({ remove: [tag.value] })),
-    el("label", {}, "note", note), label("keep it", () => ({ note: note.value })), label("archive", () => ({ archived: true })), label("out of the archive", () => ({ archived: false })),
-    el("button", { id: "again", disabled: chosen.size !== 1, title: "of one ticked run", click: () => { keep({ repeat: [...chosen][0] }); openForm(); } }, "repeat with other values"),
-    el("button", { class: "grave", click: () => { if (window.confirm(`Throw ${chosen.size} ${chosen.size === 1 ? "run" : "runs"} away? They are moved to the folder .trash.`)) each("throw_away", null); } }, "throw away"));
+/** The ticked runs that the list does not show, as it is filtered now. @returns {Set<string>} */
+function unlisted() {
+  const listed = new Set([...known.runs.map((/** @type {any} */ run) => run.id), ...known.groups.flatMap((/** @type {any} */ group) => group.ids)]);
+  return new Set([...chosen].filter((id) => !listed.has(id)));
 }
 
-/** Give an order about each ticked run, and say what was refused. @param {string} what @param {any} body */
-async function each(what, body) {
-  const refused = [];
+/** @param {number} number */
+function runs(number) {
+  return `${count(number)} ${number === 1 ? "run" : "runs"}`;
+}
+
+/** What can be done with the ticked runs, where the server takes orders. */
+function order() {
+  if (!write || !known) return;
+  orders.hidden = !chosen.size;
+  if (!orders.childElementCount) orders.replaceChildren(...ordering());
+  const away = unlisted().size, some = away === chosen.size ? ", none of them shown" : `, ${count(away)} of them not shown`;
+  orders.querySelector("#again")?.toggleAttribute("disabled", chosen.size !== 1);
+  orders.querySelector("#untick")?.toggleAttribute("hidden", !away);
+  const told = orders.querySelector("span");
+  if (told) told.textContent = `${count(chosen.size)} ticked${away ? some : ""}:`;
+}
+
+/** @returns {HTMLElement[]} */
+function ordering() {
+  const tag = /** @type {HTMLInputElement} */ (el("input", { type: "text", id: "tag", size: 12, maxlength: 60 })), note = /** @type {HTMLInputElement} */ (el("input", { type: "text", id: "note", size: 18, maxlength: 4000 }));
+  const label = (/** @type {string} */ words, /** @type {() => [any, string]} */ make, /** @type {HTMLInputElement|null} */ box = null) => el("button", { click: async () => { const [body, told] = make(); if (await each("labels", body, told) && box) box.value = ""; } }, words);
+  const keepNote = async () => { if ((note.value.trim() || window.confirm(`Take the note of ${runs(chosen.size)} away?`)) && await each("labels", { note: note.value }, note.value.trim() ? "noted" : "without a note now")) note.value = ""; };
+  return [el("span", {}), el("button", { id: "untick", click: () => { for (const id of unlisted()) chosen.delete(id); ticked(); } }, "untick those not shown"),
+    el("label", {}, "tag", tag), label("add it", () => [{ add: [tag.value] }, `tagged “${tag.value.trim()}”`], tag), label("take it away", () => [{ remove: [tag.value] }, `without the tag “${tag.value.trim()}” now`], tag),
+    el("label", {}, "note", note), el("button", { click: keepNote }, "keep it"), label("archive", () => [{ archived: true }, "archived"]), label("out of the archive", () => [{ archived: false }, "out of the archive"]),
+    el("button", { id: "again", title: "of one ticked run", click: () => { keep({ repeat: [...chosen][0] }); openForm(); } }, "repeat with other values"),
+    el("button", { class: "grave", click: () => { if (window.confirm(asking())) each("throw_away", null, "moved to the folder .trash"); } }, "throw away")];
+}
+
+/** What is asked before the ticked runs are thrown away: it names them. */
+function asking() {
+  const away = unlisted(), some = [...chosen].slice(0, MOST_NAMED).map((id) => `${places.get(id) ?? id}${away.has(id) ? " (not shown)" : ""}`);
+  const hidden = away.size ? ` ${count(away.size)} of them ${away.size === 1 ? "is" : "are"} not shown.` : "", more = chosen.size > some.length ? [`and ${count(chosen.size - some.length)} more`] : [];
+  return [`Throw ${runs(chosen.size)} away?${hidden} ${chosen.size === 1 ? "It is" : "They are"} moved to the folder .trash, and can be taken back from there.`, "", ...some, ...more].join("\n");
+}
+
+/** Give an order about each ticked run; say what was done, and what was refused. Runs that the list shows no more are ticked no more. @param {string} what @param {any} body @param {string} told @returns {Promise<boolean>} whether nothing was refused */
+async function each(what, body, told) {
+  const refused = [], before = unlisted(), made = [];
+  done.textContent = "";
   for (const id of [...chosen]) {
     const answer = await fetch(`${address}run/${id}/${what}`, { method: "POST", body: body && JSON.stringify(body) }).catch(() => null);
-    if (!answer?.ok) refused.push(`${places.get(id) ?? id}: ${answer ? await answer.text() : "no answer"}`);
-    else if (what === "throw_away") chosen.delete(id);
+    if (!answer?.ok) { refused.push(`${places.get(id) ?? id}: ${answer ? await answer.text() : "no answer"}`); continue; }
+    made.push(places.get(id) ?? id);
+    if (what === "throw_away") chosen.delete(id);
   }
+  const number = chosen.size;
   await load();
-  if (what === "throw_away") ticked();
+  for (const id of unlisted()) if (!before.has(id)) chosen.delete(id);
+  if (what === "throw_away" || chosen.size !== number) ticked();
+  if (made.length) done.textContent = `${made.length > 3 ? runs(made.length) : made.join(", ")}: ${told}.`;
   if (refused.length) { said.textContent = refused.join("; "); said.classList.add("wrong"); }
+  return !refused.length;
 }
 
 /** The table of a sweep or a reproduction; a row opens its runs. @param {any} of */
