@@ -87,7 +87,7 @@ def test_a_message_that_finds_the_queue_full_is_refused_once() -> None:
     assert shares.take(0, FlowNotice(0))
     assert rates(shares) == {1: MBIT}
     assert shares.take(2, FlowNotice(2, 1000, MBIT // 10))
-    assert rates(shares) == {1: MBIT * 9 // 10, 2: MBIT * 9 // 10}
+    assert rates(shares) == {1: MBIT * 9 // 10, 2: MBIT * 9 // 10}, "a first share is told whatever the offer"
 
 
 def rates(shares: DownlinkShares) -> dict[int, int]:
@@ -108,6 +108,19 @@ def test_a_first_or_lower_share_holds_since_the_first_change_and_a_higher_one_si
     assert {since_ns for *_, since_ns in shares.news()} == {700}
     shares.take(2, FlowNotice(0, since_ns=650))
     assert {since_ns for *_, since_ns in shares.news()} == {700}, "not before what was told"
+
+
+def test_a_sender_is_told_another_share_only_where_the_old_or_the_new_one_limits_it() -> None:
+    shares = DownlinkShares(SharedLink((1, 9), Shape(12 * MBIT)))
+    for src, offer, at_ns in ((0, 2, 100), (1, 20, 100)):
+        shares.take(src, FlowNotice(1, 1000, offer * MBIT, at_ns))
+    assert list(shares.news()) == [(0, 10 * MBIT, 100), (1, 10 * MBIT, 100)]
+    shares.take(2, FlowNotice(1, 1000, 3 * MBIT, 200))
+    assert list(shares.news()) == [(1, 7 * MBIT, 200), (2, 7 * MBIT, 200)], "node 0 can't use 7 Mbit/s"
+    shares.take(0, FlowNotice(1, 1000, 8 * MBIT, 300))
+    assert list(shares.news()) == [(0, 4_500_000, 300), (1, 4_500_000, 300)], "since its offer rose, not since 200"
+    shares.take(1, FlowNotice(0, since_ns=400))
+    assert list(shares.news()) == [(0, 9 * MBIT, 400)], "the old share limited it"
 
 
 def test_a_crashed_sender_keeps_its_share_until_its_message_has_come() -> None:

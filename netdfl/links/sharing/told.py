@@ -256,9 +256,10 @@ class DownlinkShares:
     def news(self, besides: Collection[NodeId] = (), since_ns: int = 0) -> Iterator[tuple[NodeId, int, int]]:
         """Yield each sender whose allowed rate has changed, with the rate in bit/s and the time since when it holds.
 
-        Senders in `besides` are left out. `since_ns` is when the downlink's own rate changed last. A first or a
-        lower rate holds since the first change, a higher one since the last: so all senders together hardly get more
-        than the downlink's rate. No rate holds since a time before the one before.
+        Senders in `besides` are left out, and those whose offer is below both the rate that they know and the new one:
+        neither limits them. `since_ns` is when the downlink's own rate changed last. A first or a lower rate holds
+        since the first change, a higher one since the last: so all senders together hardly get more than the downlink's
+        rate. No rate holds since a time before the one before.
         """
         capacity = self._link.capacity
         if capacity is None:
@@ -267,7 +268,8 @@ class DownlinkShares:
         for src in [src for src in self._flows if src not in besides and src not in self._leaving_ns]:
             before, before_ns = self._told.get(src, (-1, 0))
             first_ns, last_ns = self._changed_ns.pop(src, (since_ns, since_ns))
-            if abs(rate - before) * CLOSE > before:
+            matters = before < 0 or min(rate, before) < self._flows[src][0].offer_bps
+            if matters and abs(rate - before) * CLOSE > before:
                 at_ns = first_ns if before < 0 else max(since_ns, before_ns, last_ns if rate > before else first_ns)
                 self._told[src] = rate, at_ns
                 yield src, rate, at_ns
