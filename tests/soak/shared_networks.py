@@ -28,7 +28,7 @@ from tests.underlay.core_traffic import CORE_TRAFFIC, CoreTraffic
 
 S = 10**9
 PAUSE_S = 0.001
-LEAD_NS = S // 2
+LEAD_NS = S
 Arrivals = Mapping[int, int | None]
 
 
@@ -107,9 +107,10 @@ class Nodes:
         for node in nodes:
             self.say(node, {"peers": addresses})
         await self.all(len(nodes), "met")
-        self.start_ns = time.monotonic_ns() + LEAD_NS
         if isinstance(traffic, CoreTraffic):
             self.division = traffic.division()
+        self.start_ns = time.monotonic_ns() + LEAD_NS
+        if isinstance(traffic, CoreTraffic):
             for at_ns in {event.at_ns for event in traffic.events if event.core and event.at_ns}:
                 asyncio.get_running_loop().call_later((LEAD_NS + at_ns) / S, self._divide)
         for node in nodes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from statistics import mean
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from netdfl.testing.transports import KeptSink, data_message, vector_payload
 from netdfl.transport.wire import frame_size
 from tests.transport.virtual_nodes import MS, VirtualFleet
-from tests.underlay.core_traffic import ACCESS, CORE_TRAFFIC, EIGHT, CoreTraffic
+from tests.underlay.core_traffic import ACCESS, CORE_TRAFFIC, EIGHT, CoreTraffic, in_waves
 from tests.underlay.sites import FIGURES, MB, S, shortest
 
 HEADER = frame_size(vector_payload(np.zeros(10_000, np.uint8))) - 10_000
@@ -72,12 +71,6 @@ def test_a_crashed_node_keeps_its_share_of_core_links_until_what_it_had_sent_has
     assert [round((expected[number] or 0) / MS) for number in range(3)] == [1808, 2208, 1805]
     late_ms = [(fleet.came_ns[number] - (at_ns or 0)) / MS for number, at_ns in expected.items()]
     assert max(map(abs, late_ms)) <= 10, late_ms
-
-
-def in_waves(apart_s: float) -> CoreTraffic:
-    """Three messages of each of 16 nodes on 4 sites, in five waves."""
-    traffic = CORE_TRAFFIC["16 nodes on 4 sites"]
-    return replace(traffic, messages=[(at * apart_s / 0.02, *rest) for at, *rest in traffic.messages])
 
 
 def core_links(traffic: CoreTraffic, src: int, dst: int) -> list[str]:

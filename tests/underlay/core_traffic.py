@@ -67,17 +67,20 @@ EIGHT = {node: SITES[node // 2] for node in range(8)}
 SIXTEEN = {node: SITES[node // 4] for node in range(16)}
 ACCESS = {"default": {"uplink": "20Mbit", "downlink": "20Mbit", "latency": "3ms"}}
 
+
+def in_waves(apart_s: float, nbytes: int = 300_000) -> CoreTraffic:
+    """Three messages of each of 16 nodes on 4 sites, in five waves."""
+    sent = [(apart_s * (n % 5), n, (n + step) % 16, nbytes) for n in range(16) for step in (1, 4, 7)]
+    return CoreTraffic(SIXTEEN, sent, ACCESS)
+
+
 CORE_TRAFFIC = {
     "a core link with cross traffic": CoreTraffic(
         EIGHT,
         [(0, 0, 4, 2 * MB), (0.1, 1, 5, 2 * MB), (0.5, 2, 4, MB), (1.0, 3, 5, MB), (1.2, 3, 6, MB), (2.5, 4, 0, MB)],
         ACCESS,
     ),
-    "16 nodes on 4 sites": CoreTraffic(
-        SIXTEEN,
-        [(0.02 * (n % 5), n, (n + step) % 16, 300_000) for n in range(16) for step in (1, 4, 7)],
-        ACCESS,
-    ),
+    "16 nodes on 4 sites": in_waves(0.1, 1_200_000),
     "core links that change, lose and are cut": CoreTraffic(
         EIGHT,
         [(0.01 * n, n % 4, 4 + n % 4, 400_000) for n in range(8)] + [(1.8, 0, 4, MB), (1.9, 2, 5, MB), (4.5, 0, 4, MB)],
