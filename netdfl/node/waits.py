@@ -6,6 +6,7 @@ Each wait of each algorithm goes through `Waits.messages`, so that a diagnosis s
     begin ──> open ──enough messages──────────────────────────────────────> came
                ├──all missing senders are called gone─────────────────────> gone
                ├──messages of missing senders are known to be lost────────> lost
+               ├──an order to skip missing senders, which ends a stall────> skipped
                └──the deadline, or senders that answer no status query────> deadline
 
 A deadline may be fixed, absent, or automatic. Under an automatic one the node asks missing senders by `StatusQueries`
@@ -60,6 +61,7 @@ class OpenWait:
         unanswered: whether a sender left its queries unanswered.
         last_src: the sender of the last message or notice; of several at one instant, the one with the smallest number.
         ended: how the wait ended; None while it lasts.
+        skipped: the nodes of `silent` that are not waited for because a stall was ended so.
     """
 
     round: int
@@ -77,6 +79,7 @@ class OpenWait:
     unanswered: bool = False
     last_src: NodeId | None = None
     ended: WaitEnd | None = None
+    skipped: frozenset[NodeId] = frozenset()
 
 
 class Waits:
@@ -351,19 +354,27 @@ class Waits:
     def _how(self, wait: OpenWait, timed_out: bool) -> WaitEnd:
         if timed_out:
             return WaitEnd.DEADLINE
-        if len(wait.have) >= wait.need or wait.sources is None:
+        if wait.sources is None:
+            return WaitEnd.SKIPPED if wait.skipped else WaitEnd.CAME
+        if len(wait.have) >= wait.need:
             return WaitEnd.CAME
         missing = wait.sources - wait.have
         if missing <= self.gone:
             return WaitEnd.GONE
+        if missing & wait.skipped:
+            return WaitEnd.SKIPPED
         if missing <= self.gone | wait.given_up:  # of whom nothing was lost: the wait was for the others
             return WaitEnd.GONE if wait.last_src is None else WaitEnd.CAME
         return WaitEnd.LOST
 
-    def skip(self, nodes: frozenset[NodeId]) -> None:
-        """Wait no longer for `nodes` in the current wait; they count as missing unless their messages come in time."""
+    def skip(self, nodes: frozenset[NodeId], *, lost: bool = False) -> None:
+        """Wait no longer for `nodes` in the current wait; they count as missing unless their messages come in time.
+
+        The wait then counts as ended by losses if their messages are known to be `lost`, else as skipped.
+        """
         if self.current is not None:
             self.current.silent |= nodes
+            self.current.skipped |= frozenset() if lost else nodes
             if self.current.sources is None:
                 self.current.need = len(self.current.have)
             self._check()

@@ -24,6 +24,7 @@ class WaitEnd(StrEnum):
     DEADLINE = "deadline"
     GONE = "gone"
     LOST = "lost"
+    SKIPPED = "skipped"
 
 
 class WaitRecord(NamedTuple):
@@ -38,7 +39,8 @@ class WaitRecord(NamedTuple):
         until_ns: when it ended.
         deadline_ns: the longest that it was allowed to take; None: no limit, or answers of the awaited nodes set it.
         ended: `came`: enough messages arrived; `deadline`: time ran out or nobody answered; `gone`: every missing node
-            counts as gone; `lost`: a later message or an answer showed that a message was lost.
+            counts as gone; `lost`: a later message or an answer showed that a message was lost; `skipped`: the
+            scenario's `wait.on_stall: skip` ended a stall.
         last_src: the sender of the last message that arrived; None: no message did.
         missing: the awaited nodes whose message did not arrive.
     """

@@ -37,6 +37,7 @@ class TimeUse(StrEnum):
     RESENDING = "resending"
     DEADLINES = "deadlines"
     LOST = "lost"
+    SKIPPED = "skipped"
     BEHIND = "behind"
     REST = "rest"
     END = "end"
@@ -92,6 +93,7 @@ class Standstill(NamedTuple):
 
 
 NO_STANDSTILL = Standstill()
+_WITHOUT: Mapping[str, TimeUse] = {WaitEnd.DEADLINE: TimeUse.DEADLINES, WaitEnd.SKIPPED: TimeUse.SKIPPED}
 Legs: TypeAlias = Generator[Leg, None, T]
 Moment: TypeAlias = tuple[float, NodeId]
 
@@ -313,7 +315,7 @@ class _PathWalk:
             )
             return Leg(TimeUse.BEHIND, seconds, (node,), why, lag, by_deadline=wait.ended == WaitEnd.DEADLINE)
         without = tuple(node for node, found in blamed.items() if found is None)
-        return Leg(TimeUse.DEADLINES if wait.ended == WaitEnd.DEADLINE else TimeUse.LOST, seconds, without)
+        return Leg(_WITHOUT.get(wait.ended, TimeUse.LOST), seconds, without)
 
     def _blame(self, waiter: NodeId, node: NodeId, wait: TimedWait) -> tuple[LagReason, int] | None:
         """Return the reason why `node` sent nothing to `waiter`, and its lag in rounds; None if no reason is known.
@@ -328,7 +330,8 @@ class _PathWalk:
         why = self._why_behind(node, wait.until)
         if lag >= BEHIND and why is not LagReason.UNKNOWN:
             return why, lag
-        if wait.ended == WaitEnd.LOST and self._history.sent_nothing(node, waiter, wait.round, wait.until):
+        went_on = wait.ended in (WaitEnd.LOST, WaitEnd.SKIPPED)
+        if went_on and self._history.sent_nothing(node, waiter, wait.round, wait.until):
             return LagReason.SENT_NOTHING, 0
         return (LagReason.GONE, 0) if wait.ended == WaitEnd.GONE else None
 

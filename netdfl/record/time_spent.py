@@ -110,11 +110,11 @@ def find_time_spent(
     """Return the use of the `total_s` seconds of `run` as in `result.json`; None if no round ended.
 
     These parts of the critical path add up to `total_s`: `compute_s`, `links_s` (delay, queues), `resending_s` (until a
-    lost message was sent again), `deadlines_s`, `lost_s` (until a later message revealed a loss), `behind_s` (waiting
-    for nodes that were behind), `rest_s` (anything else) and `end_s` (after the last action of any node). `text` sums
-    them up in a sentence, and `links_parted_s` is the part of `links_s` during partitions. `behind` lists the nodes
-    that were behind. `rounds` holds, for each round, its median length over the nodes, its longest, and its deadline
-    (None: none).
+    lost message was sent again), `deadlines_s`, `lost_s` (until a later message revealed a loss), `skipped_s` (until
+    `wait.on_stall: skip` ended a stall), `behind_s` (waiting for nodes that were behind), `rest_s` (anything else) and
+    `end_s` (after the last action of any node). `text` sums them up in a sentence, and `links_parted_s` is the part of
+    `links_s` during partitions. `behind` lists the nodes that were behind. `rounds` holds, for each round, its median
+    length over the nodes, its longest, and its deadline (None: none).
 
     In a sampled record the message that ended a wait may have no row: then all parts are 0 and the sentence says so.
     With `shared_rates`, `bottleneck` has the shared link over which most of the path's time went, its seconds, and the
@@ -210,6 +210,7 @@ def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
         TimeUse.RESENDING: "until what was lost was sent again",
         TimeUse.DEADLINES: f"until deadlines, for messages{whose} that did not come in time",
         TimeUse.LOST: f"until later messages{whose} told that one was lost",
+        TimeUse.SKIPPED: f"in stalls, until the messages{whose} were skipped",
         TimeUse.REST: "of anything else",
         TimeUse.END: f"at the end, in which {in_vain}no node went on",
     }[cause]

@@ -207,6 +207,7 @@ PARTS = {
     "resending_s": "until what was lost was sent again",
     "deadlines_s": "until deadlines, for messages that did not come in time",
     "lost_s": "until later messages told that one was lost",
+    "skipped_s": "in stalls, until the missing messages were skipped",
     "behind_s": "waiting for nodes that were behind, down, paused or slow",
     "rest_s": "anything else: mixing, sending, saving",
     "end_s": "at the end, in which no node went on",
@@ -215,7 +216,7 @@ PARTS = {
 
 def part_rows(spent: Json) -> list[list[str]]:
     """Return table rows of what a run's time was spent on: the purpose, its time, its share; the largest first."""
-    parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent[key] > 0), reverse=True)
+    parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent.get(key, 0) > 0), reverse=True)
     return [[words, seconds(value), share(value / spent["total_s"])] for value, words in parts]
 
 

@@ -41,7 +41,7 @@ ENDS: dict[str, tuple[dict[str, Any], list[Step], list[Step], WaitEnd, tuple[int
     "one is ahead": (AUTO, NOTHING, [come(1, 3), come(2, round=5)], WaitEnd.LOST, (2,), 1),
     "one was ahead": (AUTO, [come(2, round=5)], [come(1, 3)], WaitEnd.LOST, (2,), 1),
     "one is ahead by a step": (AUTO, NOTHING, [come(1, 3), come(2, step=2)], WaitEnd.LOST, (2,), 1),
-    "one is skipped": (PLAIN, NOTHING, [come(1, 3), skip(2)], WaitEnd.LOST, (2,), 1),
+    "one is skipped": (PLAIN, NOTHING, [come(1, 3), skip(2)], WaitEnd.SKIPPED, (2,), 1),
     "one was silent": (AUTO, [missed(2)], [come(1), at(1), come(3)], WaitEnd.CAME, (2,), 3),
     "all were silent": (AUTO, [missed(1), missed(2), missed(3)], NOTHING, WaitEnd.GONE, (1, 2, 3), None),
     "one was silent and one is gone": (AUTO, [missed(2)], [come(1), gone(3)], WaitEnd.CAME, (2, 3), 1),
@@ -112,6 +112,16 @@ async def test_where_nobody_knows_who_sends_what_came_is_all_once_it_is_skipped(
     desk.waits.skip(frozenset())
     inbox, wait = await asyncio.wait_for(task, 5)
     assert ([m.src for m in inbox], inbox.missing, wait.ended, wait.need) == ([1, 7], (), WaitEnd.CAME, 2)
+
+
+@pytest.mark.parametrize(("lost", "ended"), [(False, WaitEnd.SKIPPED), (True, WaitEnd.LOST)])
+async def test_who_is_skipped_is_called_lost_only_where_it_is_known(lost: bool, ended: WaitEnd) -> None:
+    desk = Desk()
+    task = await desk.wait(**PLAIN)
+    desk.arrive(1, 3)
+    desk.waits.skip(frozenset({2}), lost=lost)
+    inbox, wait = await asyncio.wait_for(task, 5)
+    assert (inbox.missing, wait.ended) == ((2,), ended)
 
 
 async def test_a_node_that_returned_is_waited_for_again() -> None:

@@ -29,6 +29,7 @@ class Plain:
     policy: WaitPolicy
     have: set[NodeId] = field(default_factory=set)
     given_up: set[NodeId] = field(default_factory=set)
+    skipped: set[NodeId] = field(default_factory=set)
     gone: set[NodeId] = field(default_factory=set)
     began: bool = False
     need: int | None = None
@@ -44,12 +45,14 @@ class Plain:
         need = self.policy.count(10**9 if self.sources is None else len(self.sources))
         if timed_out:
             return WaitEnd.DEADLINE
-        if self.sources is None or len(self.have) >= need:
+        if self.sources is None:
+            return WaitEnd.SKIPPED if self.skipped else WaitEnd.CAME
+        if len(self.have) >= need:
             return WaitEnd.CAME
         missing = self.sources - self.have
         if missing <= self.gone:
             return WaitEnd.GONE
-        return WaitEnd.LOST
+        return WaitEnd.SKIPPED if missing & self.skipped else WaitEnd.LOST
 
 
 TELLS = {
@@ -110,6 +113,7 @@ async def _play(draw: Random, policy: WaitPolicy, tells: bool) -> tuple[list[obj
         elif plain.began:
             waits.skip(frozenset([who]))
             plain.given_up.add(who)
+            plain.skipped.add(who)
             if plain.sources is None:
                 plain.need = len(plain.have)
 

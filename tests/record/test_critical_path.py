@@ -102,6 +102,14 @@ def test_what_a_sender_kept_back_was_not_lost(round: int, cause: TimeUse) -> Non
     assert all(leg.why is LagReason.SENT_NOTHING for leg in path if leg.cause is TimeUse.BEHIND)
 
 
+@pytest.mark.parametrize(("ended", "cause"), [("skipped", TimeUse.SKIPPED), ("lost", TimeUse.LOST)])
+def test_a_stall_that_was_skipped_is_no_loss(ended: str, cause: TimeUse) -> None:
+    waits = {0: [TimedWait((1,), 1.0, 3.0, 3, "data", ended, None, None, None, None)]}
+    rounds = {0: [EndedRound(0.0, 3.0, 3, 1.0)], 1: [EndedRound(0.0, 1.0, 3, 1.0)]}
+    legs = critical_path(History(waits, rounds, {}), 3.0)
+    assert [(leg.seconds, leg.nodes) for leg in legs if leg.cause is cause] == [(2.0, (1,))]
+
+
 def test_a_node_is_behind_by_the_outage_that_took_it_longest() -> None:
     """Node 1 did not run for 40 s, and crashed for one: at 60 s it is ten rounds behind."""
     outages = {1: [NodeOutage(5.0, 45.0, LagReason.STOPPED), NodeOutage(50.0, 51.0, LagReason.CRASH)]}
@@ -113,7 +121,7 @@ def test_a_node_is_behind_by_the_outage_that_took_it_longest() -> None:
     assert (first.cause, first.nodes, first.why) == (TimeUse.BEHIND, (1,), LagReason.STOPPED)
 
 
-@pytest.mark.parametrize("ended", ["gone", "lost"])
+@pytest.mark.parametrize("ended", ["gone", "lost", "skipped"])
 def test_a_wait_was_for_the_outage_that_took_most_of_it(ended: str) -> None:
     """Node 1 did not run for 8 s; its crash, right after that, ended the wait of node 0."""
     outages = {1: [NodeOutage(1.0, 9.0, LagReason.STOPPED), NodeOutage(9.5, 12.0, LagReason.CRASH)]}

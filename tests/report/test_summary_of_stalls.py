@@ -11,6 +11,7 @@ import netdfl
 from netdfl.record.run import Run
 from netdfl.report.data.head import head
 from netdfl.report.live import summary
+from netdfl.report.words import part_rows
 from netdfl.scenario.load import load
 
 FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
@@ -24,6 +25,22 @@ def run(name: str, folder: Path) -> Run:
 def test_time_is_lost_to_the_crashed_node_and_to_none_that_waits(tmp_path: Path) -> None:
     rows = summary(run("crash", tmp_path).result, tmp_path)[2]
     assert rows["time"].endswith("15 ms waiting for node 4, which had crashed")
+
+
+def test_what_a_skipped_deadlock_took_is_called_no_loss(tmp_path: Path) -> None:
+    """No message of this fleet is lost: each round stands still until the stall is skipped."""
+    scenario = load(FAULTS / "rendezvous_ring.yaml", ["wait.on_stall=skip", "expect.deadlock=any", "rounds=2"])
+    done = netdfl.run(scenario, out=tmp_path / "skipped", page=False)
+    spent = done.result["time"]
+    assert (spent["lost_s"], done.result["messages"]["lost"]) == (0, 0)
+    assert spent["skipped_s"] == pytest.approx(0.01)
+    assert "10 ms in stalls, until the messages of nodes" in spent["text"]
+    assert ["in stalls, until the missing messages were skipped", "10 ms"] in [row[:2] for row in part_rows(spent)]
+
+
+def test_the_parts_of_an_older_runs_time_are_read_without_those_that_are_new() -> None:
+    spent = {"compute_s": 1.0, "links_s": 1.0, "resending_s": 0.0, "deadlines_s": 0.0, "lost_s": 0.0, "behind_s": 0.0}
+    assert [row[1] for row in part_rows({**spent, "rest_s": 0.0, "end_s": 0.0, "total_s": 2.0})] == ["1 s", "1 s"]
 
 
 def test_a_consensus_that_measured_nothing_says_nothing_of_accuracy(tmp_path: Path) -> None:

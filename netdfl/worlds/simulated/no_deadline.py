@@ -55,7 +55,7 @@ class PerfectDeadlines:
         lacking = sources - wait.have - wait.silent
         lost = frozenset(src for src in lacking if not self._can_come(src, node, at))
         if lost and (wait.sources is not None or lost == lacking):
-            waits.skip(lost)
+            waits.skip(lost, lost=True)
 
     def _can_come(self, src: NodeId, dst: NodeId, at: StepId) -> bool:
         """Return whether `src`'s message to `dst` for the step `at` is under way, or can still be sent."""
