@@ -123,12 +123,14 @@ class Judgement(NamedTuple):
         reasons: sentences; none for `pass` and `done`.
         exit_code: the exit code of `netdfl run`.
         entries: for each reason, the entry of `expect` or the default rule that it breaks.
+        met: for `pass`, a sentence about each failure that `expect` demands and that occurred.
     """
 
     verdict: Verdict
     reasons: list[str]
     exit_code: ExitCode
     entries: tuple[str, ...] = ()
+    met: tuple[str, ...] = ()
 
     @staticmethod
     def of(verdict: Verdict, unmet: Sequence[UnmetClaim], exit_code: ExitCode) -> Judgement:
@@ -163,7 +165,26 @@ def judge(findings: Evidence, expect: Mapping[str, object]) -> Judgement:
         return Judgement.of("unknown", [*(each for each in doubts if each.text), *other], ExitCode.UNKNOWN)
     if other:
         return Judgement.of("fail", other, ExitCode.FAIL)
-    return Judgement("pass" if expect else "done", [], ExitCode.PASS)
+    met = tuple(f"{_DEMANDED[name]} expected, and occurred" for name in _DEMANDED if _demands(expect.get(name)))
+    return Judgement("pass" if expect else "done", [], ExitCode.PASS, met=met)
+
+
+_DEMANDED: Mapping[str, str] = {
+    "deadlock": "a deadlock was",
+    "stall": "a stall at the end was",
+    "died": "deaths of nodes were",
+    "unfinished": "unfinished nodes were",
+    "not_finite": "numbers that are not finite were",
+    "collapsed": "a collapse of the accuracy was",
+    "diverged": "divergence was",
+    "weight_lost": "a loss of push-sum weight was",
+}
+"""The beginnings of sentences about entries of `expect` that may demand a failure."""
+
+
+def _demands(expected: object) -> bool:
+    """Return whether the value of an `expect` entry demands a failure: `some`, or a list of nodes that must die."""
+    return expected == "some" or (isinstance(expected, Sequence) and not isinstance(expected, str) and bool(expected))
 
 
 def _unmet(findings: Evidence, expect: Mapping[str, object]) -> tuple[list[UnmetClaim], list[UnmetClaim]]:

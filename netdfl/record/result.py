@@ -140,6 +140,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         **_what_ran(facts),
         "verdict": judgement.verdict,
         "reasons": judgement.reasons,
+        **({"met": list(judgement.met)} if judgement.met else {}),
         "warnings": [asdict(caution) for caution in cautions],
         **_measured(run, facts, observed.series, figures),
         "messages": messages.to_json(),

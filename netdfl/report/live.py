@@ -17,7 +17,7 @@ from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
 from netdfl.report.panel import Curves, panel
-from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, round_words, share, warnings
+from netdfl.report.words import about_verdict, duration, figure, not_delivered, own_figures, round_words, share
 
 COLORS = {"pass": "bold green", "done": "bold blue", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
@@ -159,7 +159,7 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
     }
     if (page := run_path / "report.html").exists():
         rows["report"] = str(page)
-    return f"{head}, {_took(result)}", [*result["reasons"], *warnings(result), *remarks(result)], rows
+    return f"{head}, {_took(result)}", about_verdict(result), rows
 
 
 def _judged(result: Json) -> dict[str, str]:

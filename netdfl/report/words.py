@@ -93,6 +93,11 @@ def warnings(result: Json) -> Iterator[str]:
     yield from (each["text"] for each in result.get("warnings", ()) if each["text"] not in told)
 
 
+def about_verdict(result: Json) -> list[str]:
+    """Return all sentences beside a run's verdict: its reasons, the failures it was to have, warnings, remarks."""
+    return [*result["reasons"], *result.get("met", ()), *warnings(result), *remarks(result)]
+
+
 def remarks(result: Json) -> Iterator[str]:
     """Yield remarks on a run besides its verdict: push-sum mass lost or new, events that never came, sampling."""
     if "recorded" in result:

@@ -108,6 +108,21 @@ def test_a_warning_is_judged_where_that_is_asked_for_alone(name: str) -> None:
     assert judge(warned, {name: "none"}).reasons == [f"{name}: from 1 to 1e9"]
 
 
+@pytest.mark.parametrize(
+    ("expect", "met"),
+    [
+        ({"deadlock": "some"}, ("a deadlock was expected, and occurred",)),
+        ({"died": [1], "deadlock": "any"}, ("deaths of nodes were expected, and occurred",)),
+        ({"deadlock": "any", "died": "any"}, ()),
+    ],
+)
+def test_a_pass_says_which_failures_it_was_to_have(expect: dict[str, Any], met: tuple[str, ...]) -> None:
+    failed = replace(WELL, deadlocks=["deadlock: x"], died={1: "node 1 died"})
+    judged = judge(failed, {"deadlock": "any", "died": "any"} | expect)
+    assert (judged.verdict, judged.reasons, judged.met) == ("pass", [], met)
+    assert judge(WELL, {"deadlock": "some"}).met == ()
+
+
 MODES = ("none", "some", "any")
 
 

@@ -27,6 +27,13 @@ def test_time_is_lost_to_the_crashed_node_and_to_none_that_waits(tmp_path: Path)
     assert rows["time"].endswith("15 ms waiting for node 4, which had crashed")
 
 
+def test_a_pass_with_a_deadlock_says_that_it_was_expected(tmp_path: Path) -> None:
+    done = run("rendezvous_ring", tmp_path)
+    said = "a deadlock was expected, and occurred"
+    assert (done.result["verdict"], summary(done.result, tmp_path)[1]) == ("pass", [said])
+    assert head(done)["reasons"] == [said]
+
+
 def test_what_a_skipped_deadlock_took_is_called_no_loss(tmp_path: Path) -> None:
     """No message of this fleet is lost: each round stands still until the stall is skipped."""
     scenario = load(FAULTS / "rendezvous_ring.yaml", ["wait.on_stall=skip", "expect.deadlock=any", "rounds=2"])

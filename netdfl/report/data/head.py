@@ -8,7 +8,7 @@ from netdfl.core.units import format_bytes
 from netdfl.record.directory import is_held
 from netdfl.record.run import Run
 from netdfl.report.data.frame import Made
-from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, share, warnings
+from netdfl.report.words import about_verdict, duration, figure, not_delivered, own_figures, share
 
 GOES_ON = "The run is still going on."
 NO_RESULT = (
@@ -30,7 +30,7 @@ def _finished(result: Made, folder: str) -> Made:
         "subtitle": f"{result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']} "
         f"in the world {result['world']}, seed {result['seed']}, in the folder {folder}",
         "verdict": result["verdict"],
-        "reasons": [*result["reasons"], *warnings(result), *remarks(result)],
+        "reasons": about_verdict(result),
         "numbers": [[name, value, note] for name, value, note in _numbers(result)],
         "footer": f"Made by {versions}.",
     }
