@@ -163,11 +163,17 @@ class _RemedySearch:
         yield from self.for_good(pairs) if finding.permanent else self.for_now(pairs)
 
     def for_good(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield the settings of a scenario that would end the permanent waits `pairs`, each (waiter, source)."""
+        """Yield the settings of a scenario that would end the permanent waits `pairs`, each (waiter, source).
+
+        Where the waits come back in every round, the settings that cost least come first.
+        """
         snapshot = self.snapshot
         causes = {cause_of(snapshot, *pair) for pair in pairs}
         kinds = {wait_of(snapshot, pair[0]).what for pair in pairs}
         awaited = [awaited_of(snapshot, pair) for pair in pairs]
+        recurs = kinds == {WaitKind.REPLY} and causes <= {Cause.DEADLOCK, None} and _is_sound(snapshot)
+        if recurs:  # in every round: a deadline, whose time each of them would cost, is the last choice
+            yield from (HALVES, SKIP)
         if not causes <= {Cause.DEADLOCK} or not any(wait_of(snapshot, pair[0]).essential for pair in pairs):
             yield DEADLINE
         if causes == {Cause.LOST_MESSAGE}:
@@ -179,9 +185,8 @@ class _RemedySearch:
                 yield ANSWERED
         if causes == {Cause.UNREACHABLE} and not any(each.fate is AwaitedFate.MISSED for each in awaited):
             yield from self.detected(pairs)
-        if kinds == {WaitKind.REPLY} and causes <= {Cause.DEADLOCK, None} and _is_sound(snapshot):
-            yield HALVES
-        yield SKIP
+        if not recurs:
+            yield SKIP
 
     def for_now(self, pairs: Sequence[Edge]) -> Iterator[str]:
         """Yield the settings of a scenario that would end sooner the temporary waits `pairs`, each (waiter, source)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -28,6 +28,7 @@ from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
 from netdfl.diagnosis.snapshot import DOWN, Snapshot, State
 from netdfl.diagnosis.watch import LEAST_NS, FindingHistory, Pace, Window
 from netdfl.diagnosis.why import Grounds, ReasonKind
+from netdfl.diagnosis.words import span
 from netdfl.links.schedule.events import STANDING
 from netdfl.links.schedule.returns import find_return
 from netdfl.record.status import Phase, WaitingStatus
@@ -79,6 +80,39 @@ def _has(plain: Json, key: str, kind: str) -> bool:
     return isinstance(part, Mapping) and part.get("kind") == kind
 
 
+class StallNotes:
+    """The notes about stalls that the display of a run shows: of stalls that are alike only the first."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        """Show each note by calling `note`."""
+        self._note = note
+        self._alike: dict[Hashable, tuple[Finding, Finding, int]] = {}
+
+    def tell(self, new: Sequence[Finding]) -> None:
+        """Show the `new` stalls that are unlike all before; of many of one cause at once, show some and a number."""
+        told: Counter[Cause] = Counter()
+        for finding in new:
+            alike = (finding.cause, finding.roots, finding.culprits, finding.permanent, finding.suspected)
+            first, _, times = self._alike.get(alike, (finding, finding, 0))
+            self._alike[alike] = first, finding, times + 1
+            if times:
+                continue
+            told[finding.cause] += 1
+            if told[finding.cause] <= MOST_SHOWN:
+                self._note(("suspected: " if finding.suspected else "") + finding.text)
+        for cause, num in told.items():
+            if num > MOST_SHOWN:
+                self._note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: result.json has them all")
+
+    def finish(self) -> None:
+        """At the end of the run, show how many stalls were not shown because they were like one before."""
+        repeated = sorted((each for each in self._alike.values() if each[2] > 1), key=lambda each: -each[2])
+        for first, last, times in repeated[:MOST_SHOWN]:
+            like = f"like that of {span(first.roots)} in round {first.round} ({first.cause.replace('_', ' ')})"
+            self._note(f"and {times - 1} more {like}, the last in round {last.round}: result.json has them all")
+        self._alike.clear()
+
+
 class StallWatch:
     """A watch that finds, reports and ends stalls of a fleet; `over` is true once it has nothing left to wait for."""
 
@@ -93,6 +127,7 @@ class StallWatch:
         self.window = Window()
         self.over = self.awaits_links = False
         self.unfinished: list[str] = []
+        self._notes = StallNotes(fleet.note)
 
     def begin(self) -> None:
         """Start to watch the fleet for stalls."""
@@ -144,6 +179,7 @@ class StallWatch:
         found, snapshot = self._at_the_end()
         left = [finding for finding in found if not finding.over]
         self.unfinished = unfinished(self.fleet.status, self.fleet.server, left, snapshot)
+        self._notes.finish()
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
         """Return the stalls diagnosed at the end of the run, and the final snapshot of the fleet if there is one."""
@@ -203,19 +239,14 @@ class StallWatch:
     # telling and acting
 
     def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
-        told: Counter[Cause] = Counter()
         self.pace.stalled(node for node, now in snapshot.nodes.items() if now.state in DOWN)
-        for finding in self.history.take(found, partial(lasts, snapshot)):
+        new = self.history.take(found, partial(lasts, snapshot))
+        for finding in new:
             self._record("stall", finding, snapshot, suspected=finding.suspected)
             keep_stall(self.fleet.directory, finding, self._shown(finding, snapshot))
             if finding.cause in NO_PACE:
                 self.pace.stalled((*finding.roots, *finding.culprits, *finding.behind))
-            told[finding.cause] += 1
-            if told[finding.cause] <= MOST_SHOWN:
-                self.fleet.note(("suspected: " if finding.suspected else "") + finding.text)
-        for cause, num in told.items():
-            if num > MOST_SHOWN:
-                self.fleet.note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: result.json has them all")
+        self._notes.tell(new)
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
         """Return the fleet's snapshot to be stored with `finding`, a diagnosed stall."""

@@ -346,7 +346,7 @@ STALLED = (
             range(4),
             0.01,
             ["0 for 1, 1 for 2, 2 for 3 and 3 for 0"],
-            (DEADLINE, "algorithm.bipartite: true", SKIP),
+            ("algorithm.bipartite: true", SKIP, DEADLINE),
         ),
         bipartite=False,
     ),

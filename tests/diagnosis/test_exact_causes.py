@@ -187,7 +187,7 @@ FINDINGS: dict[str, tuple[list[NodeNow], Mapping[Edge, EdgeNow], list[Told]]] = 
     "a circle of answers": (
         [*since((0, [1]), (1, [0]), what=WaitKind.REPLY)],
         {},
-        [Told(Cause.DEADLOCK, ((0, 1), (1, 0)), (), (DEADLINE, HALVES, SKIP), 5, 2)],
+        [Told(Cause.DEADLOCK, ((0, 1), (1, 0)), (), (HALVES, SKIP, DEADLINE), 5, 2)],
     ),
     "two circles, of which one waits for the other": (
         [*since((0, [1]), (1, [0]), (2, [3]), (3, [2, 0]))],

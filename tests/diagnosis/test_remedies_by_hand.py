@@ -82,8 +82,8 @@ def test_a_deadline_does_not_help_who_waits_for_a_server_that_never_sent() -> No
 
 def test_halves_are_offered_for_answers_that_are_never_given_alone() -> None:
     never = AwaitedMessage(AwaitedFate.NEVER)
-    assert offered(waits(0, {9: never}, what=WaitKind.REPLY), RUNS) == (DEADLINE, HALVES, SKIP)
-    assert offered(waits(0, [1], what=WaitKind.REPLY), waits(1, [0], what=WaitKind.REPLY)) == (DEADLINE, HALVES, SKIP)
+    assert offered(waits(0, {9: never}, what=WaitKind.REPLY), RUNS) == (HALVES, SKIP, DEADLINE)
+    assert offered(waits(0, [1], what=WaitKind.REPLY), waits(1, [0], what=WaitKind.REPLY)) == (HALVES, SKIP, DEADLINE)
     assert offered(waits(0, [1], what=WaitKind.REPLY), waits(1, [0])) == PLAIN
 
 

@@ -187,7 +187,7 @@ def test_copies_are_not_offered_in_place_of_leaving_out() -> None:
 
 def test_halves_are_offered_where_no_fault_would_hit_others_instead() -> None:
     knot = waits(0, [1], what=WaitKind.REPLY), waits(1, [0], what=WaitKind.REPLY)
-    sound = (DEADLINE, HALVES, SKIP)
+    sound = (HALVES, SKIP, DEADLINE)
     assert told(*knot, RUNS) == {(0, 1): sound}
     assert told(*knot, is_(9, State.PAUSED, back_ns=9 * SECOND))[(0, 1)] == PLAIN
     assert told(*knot, RUNS, edges={(9, 1): EdgeNow(dropped={Fate.GONE: 1})})[(0, 1)] == PLAIN
