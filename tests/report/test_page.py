@@ -18,7 +18,7 @@ from netdfl.record.run import Run, open_run
 from netdfl.report.data import page_data
 from netdfl.report.data.measured import MEASURED
 from netdfl.report.data.sections import SECTIONS
-from netdfl.report.html import render, style, write_report
+from netdfl.report.html import fill, render, style, write_report
 
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "poster", "action"}
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -79,6 +79,12 @@ def test_the_verdict_and_its_reasons_come_before_all_else(run: Run, page: str) -
         f"in the folder {run.path.name}",
     ):
         assert text in head
+
+
+def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup(run: Run) -> None:
+    data = page_data(run)
+    text = fill({**data, "head": {**data["head"], "reasons": ["`for: <b>` or `any` would `go"]}}, "")
+    assert "<li><code>for: &lt;b&gt;</code> or <code>any</code> would `go</li>" in text
 
 
 def test_every_section_is_there(run: Run, page: str) -> None:

@@ -55,13 +55,24 @@ def test_the_section_says_why_and_the_data_have_the_graph(run: Run) -> None:
     section = stalls(run)
     assert section is not None
     said = "node 3 waits in round 5 for node 2, whose message was lost on 2->3; 4 waits behind it. Since 0.08 s. "
-    assert section.lede.startswith(said)
+    assert (section.lede, section.tables[0].folded) == ("", False)
+    assert section.tables[0].rows[0][-1].startswith(said)
     assert section.tables[0].rows[0][:4] == ["lost message", "for good", "5", "0.080 s"]
     (drawn,) = stalls_data(run)
     assert drawn["text"].startswith(said)
     assert (drawn["nodes"], drawn["roots"], drawn["culprits"]) == ([3, 2, 4], [3], [2])
     assert (drawn["waits"], drawn["witness"]) == ([[3, 2], [4, 3]], [[3, 2]])
     assert drawn["permanent"]
+
+
+def test_of_many_stalls_the_first_is_told_and_the_others_are_folded(run: Run) -> None:
+    found = {"deadlocks": [], "stalls": [replace(stalled()[0], round=round).to_json() for round in range(4)]}
+    RunDirectory(run.path).write_json("result.json", found)
+    section = stalls(open_run(run.path))
+    assert section is not None
+    assert section.lede.startswith("node 3 waits in round 5 for node 2")
+    (table,) = section.tables
+    assert (table.folded, table.caption, len(table.rows)) == (True, "All 4 stalls", 4)
 
 
 def test_no_stall_no_section(run: Run) -> None:

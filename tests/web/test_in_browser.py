@@ -154,6 +154,8 @@ def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> 
     page = opened(file_of(folder, "stalled"))
     page.locator("[data-stall='0']").click()
     assert "node 3 waits in round 5 for node 2, whose message was lost on 2->3" in page.inner_text("#stall .sentence")
+    assert "wait.deadline: auto" in page.locator("#stall .sentence code").all_inner_texts()
+    assert "`" not in page.inner_text("#stall .sentence")
     rows = page.locator("#stall tbody tr").all_inner_texts()
     assert any(row.split()[:2] == ["3", "2"] and "root" in row for row in rows)
     assert page.locator("#stall canvas").count() > 0

@@ -79,6 +79,11 @@ export function count(value) {
   return value.toLocaleString("en");
 }
 
+/** Text for the page, in which what stands between backticks is code. @param {string} text @returns {(string|Node)[]} */
+export function prose(text) {
+  return String(text ?? "").split("`").map((part, i, all) => i % 2 === 0 ? part : i < all.length - 1 ? el("code", {}, part) : `\`${part}`);
+}
+
 /** Longer texts in a cell are broken into lines, none of a single word. */
 const LONG = 24;
 
@@ -90,7 +95,7 @@ export function table(head, rows, caption, extra = "") {
   return el("div", { class: `scroll ${extra}`, tabindex: 0, role: "region", "aria-label": caption }, el("table", {},
     el("caption", {}, caption),
     el("thead", {}, el("tr", {}, ...head.map((cell) => el("th", { scope: "col" }, cell)))),
-    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", { class: typeof cell === "string" && cell.length > LONG ? "long" : null }, cell)))))));
+    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", { class: typeof cell === "string" && cell.length > LONG ? "long" : null }, ...(typeof cell === "string" ? prose(cell) : [cell]))))))));
 }
 
 /** A list to choose from, with its label. @param {string} label @param {[string, string][]} options @param {string} chosen @param {(value: string) => void} then */

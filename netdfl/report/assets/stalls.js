@@ -1,5 +1,5 @@
 // Stalls: the sentence, the wait-for graph, the witness.
-import { color, el, reveal, seconds, table } from "./dom.js";
+import { color, el, prose, reveal, seconds, table } from "./dom.js";
 import { choose, goTo, nodes, now, on, rowOf, view } from "./model.js";
 import { keep } from "./state.js";
 
@@ -42,7 +42,7 @@ export function openStall(place) {
   goTo(stall.began_s);  // and tells when it was
   const canvas = el("div", { class: "graph", role: "img", "aria-label": `wait-for graph: ${stall.text}` });
   const who = stall.waits.map((/** @type {number[]} */ [node, whom]) => [String(node), String(whom), stall.since[node] === undefined ? "–" : seconds(stall.since[node]), stall.roots.includes(node) ? "root" : "behind"]);
-  shown?.replaceChildren(el("p", { class: "sentence" }, stall.text), when, el("div", { class: "fleet" }, canvas,
+  shown?.replaceChildren(el("p", { class: "sentence" }, ...prose(stall.text)), when, el("div", { class: "fleet" }, canvas,
     table(["waits", "for", "since", ""], who, `Who waits for whom, of ${stall.num_nodes} nodes`, "high")));
   draw(canvas, stall);
   if (shown) reveal(shown);

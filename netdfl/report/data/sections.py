@@ -31,6 +31,8 @@ MOST_ROWS = 12
 MOST_EVENTS = 200
 MOST_ROUNDS = 40
 MOST_CLIENTS = 60
+MOST_STALLS = 3
+"""With more stalls than these, the section about them shows the sentence of the first, and folds the table."""
 STALL_STATES = (("suspected", "suspected"), ("over", "over"), ("permanent", "for good"))
 
 
@@ -61,8 +63,10 @@ def stalls(run: Run) -> Section | None:
         ]
         for found in listed
     ]
-    table = Table(("cause", "state", "round", "since", "found after", "what"), rows)
-    return Section("Why nodes waited", str(listed[0]["text"]), [table])
+    many = len(rows) > MOST_STALLS
+    head = ("cause", "state", "round", "since", "found after", "what")
+    table = Table(head, rows, f"All {len(rows)} stalls" if many else "", folded=many)
+    return Section("Why nodes waited", str(listed[0]["text"]) if many else "", [table])
 
 
 JUDGED = {
