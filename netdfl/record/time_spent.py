@@ -55,33 +55,35 @@ class NodeLag:
         return {name: value for name, value in asdict(self).items() if name != "_of"}
 
     def words(self) -> str:
-        """Return a phrase for people: `290 s waiting for node 3, which was 9 rounds behind after its crash`."""
-        after = {
-            LagReason.ABSENT: " after it joined",
-            LagReason.CRASH: " after its crash",
-            LagReason.PAUSE: " after its pause",
-            LagReason.STOPPED: " after its process had not run",
-            LagReason.SILENT: " when it answered no more",
-        }.get(self.why, "")
+        """Return a phrase for people: `290 s waiting for node 3, which had crashed and was up to 9 rounds behind`."""
         if self.why is LagReason.BUSY:
             which = "had to wait for a processor: its machine was busy"
         elif self.why is LagReason.SLOW:
             which = f"took up to {self.times:.3g} times as long to compute as the median node"
+        elif self.rounds > 1 and self.why in _OUT:
+            which = f"{_OUT[self.why]} and was up to {self.rounds} rounds behind"
         else:
-            which = f"was {self.rounds} rounds behind{after}" if self.rounds > 1 else _WHY[self.why]
+            which = f"was up to {self.rounds} rounds behind" if self.rounds > 1 else _WHY[self.why]
         limit = f" ({seconds(self.by_deadline_s)} of it until deadlines)" if self.by_deadline_s else ""
         return f"{seconds(self.seconds)} waiting for node {self.node}, which {which}{limit}"
 
 
 _OUTAGES = {"absent": LagReason.ABSENT, "pause": LagReason.PAUSE}
+_OUT: Mapping[LagReason, str] = {
+    LagReason.ABSENT: "joined late",
+    LagReason.CRASH: "had crashed",
+    LagReason.PAUSE: "was paused",
+    LagReason.STOPPED: "did not run for a while",
+    LagReason.SILENT: "answered no more",
+}
 _WHY: Mapping[LagReason, str] = {
     LagReason.ABSENT: "had not joined yet",
     LagReason.CRASH: "had crashed",
     LagReason.PAUSE: "was paused",
     LagReason.STOPPED: "did not run: its process was stopped, or its machine busy",
     LagReason.SILENT: "answered no more: its process stood still, or its event loop was blocked",
-    LagReason.GONE: "was taken for gone",
-    LagReason.SENT_NOTHING: "took others for gone and sent them nothing",
+    LagReason.GONE: "was believed to be gone",
+    LagReason.SENT_NOTHING: "believed that the nodes that waited were gone, and sent them nothing",
     LagReason.UNKNOWN: "was behind",
 }
 

@@ -168,10 +168,13 @@ def test_a_pause_long_ago_makes_nobody_in_the_stall_behind() -> None:
         (LagReason.BUSY, 0, "had to wait for a processor: its machine was busy"),
         (LagReason.SLOW, 0, "took up to 16 times as long to compute as the median node"),
         (LagReason.STOPPED, 0, "did not run: its process was stopped, or its machine busy"),
-        (LagReason.STOPPED, 9, "was 9 rounds behind after its process had not run"),
+        (LagReason.STOPPED, 9, "did not run for a while and was up to 9 rounds behind"),
         (LagReason.SILENT, 0, "answered no more: its process stood still, or its event loop was blocked"),
-        (LagReason.SILENT, 9, "was 9 rounds behind when it answered no more"),
-        (LagReason.SENT_NOTHING, 0, "took others for gone and sent them nothing"),
+        (LagReason.SILENT, 9, "answered no more and was up to 9 rounds behind"),
+        (LagReason.SENT_NOTHING, 0, "believed that the nodes that waited were gone, and sent them nothing"),
+        (LagReason.CRASH, 19, "had crashed and was up to 19 rounds behind"),
+        (LagReason.GONE, 0, "was believed to be gone"),
+        (LagReason.UNKNOWN, 3, "was up to 3 rounds behind"),
     ],
 )
 def test_why_a_node_was_waited_for_is_said_in_its_own_words(why: LagReason, rounds: int, words: str) -> None:

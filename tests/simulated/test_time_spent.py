@@ -58,8 +58,8 @@ def spent(tmp_path: Path, *text: str) -> dict[str, Any]:
         (
             RING + "rounds: 40\nfailure_detector: oracle\nwait: {deadline: 30s}\n"
             "events: [{at_round: 3, crash: 3, restart_after: 9.45s, rejoin: replay}]\n",
-            "321 s: 279 s waiting for node 3, which was 9 rounds behind after its crash (270 s of it until deadlines), "
-            "40 s of compute",
+            "321 s: 279 s waiting for node 3, which had crashed and was up to 9 rounds behind "
+            "(270 s of it until deadlines), 40 s of compute",
         ),
     ],
     ids=["compute and links", "a server", "a slow node", "a paused node", "a lost message", "a node back from a crash"],
