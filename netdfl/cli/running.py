@@ -46,6 +46,7 @@ def run(
         netdfl run quickstart
         netdfl run mine/clinics.yaml --set algorithm.lr=0.05 --out runs/ring
         netdfl run faults/crash --on simulated
+        netdfl run quickstart --set 'events=[{at_round: 5, crash: 3}]'
         netdfl run --resume runs/clinics/latest
     """
     if resume is not None:

@@ -151,7 +151,10 @@ ListName = Annotated[
     ),
 ]
 PartName = Annotated[
-    str, typer.Argument(metavar="NAME", help="One of the list, in full.", autocompletion=completion.parts)
+    str,
+    typer.Argument(
+        metavar="NAME", help="One of the list, in full; or a folder of scenarios.", autocompletion=completion.parts
+    ),
 ]
 
 
@@ -162,18 +165,22 @@ def list_parts(what: ListName = "", name: PartName = "", format: OutputFormat = 
         netdfl list
         netdfl list algorithms
         netdfl list algorithms dfedavg
+        netdfl list scenarios lecture
         netdfl list scenarios --format json
     """
     from netdfl.scenario.explain import keys
 
+    within = keys.rows_within(name) if what == keys.SCENARIOS and name else []
     if format is Format.JSON:
-        print_json(keys.row(what, name) if name else keys.rows(what) if what else keys.lists())
+        print_json(within or (keys.row(what, name) if name else keys.rows(what) if what else keys.lists()))
         return
     from rich.console import Console
 
     from netdfl.scenario.explain.terminal_lists import show_lists, show_part, show_parts
 
-    if name:
+    if within:
+        show_parts(what, within, Console())
+    elif name:
         show_part(what, keys.row(what, name), Console())
     elif what:
         show_parts(what, keys.rows(what), Console())

@@ -197,6 +197,7 @@ def _weight(course: RunFigures) -> Iterator[Caution]:
     if course.plain and never_came:
         lost = max(lost, 1 - course.weight)
     if lost > WEIGHT:
-        why = f" with the {never_came:,} messages that never came" if course.plain and never_came else ""
+        messages = "the message" if never_came == 1 else f"the {never_came:,} messages"
+        why = f" with {messages} that never came" if course.plain and never_came else ""
         text = f"push-sum weight was lost{why}: the nodes hold {course.weight:.3g} of what they began with"
         yield Caution(CautionKind.WEIGHT_LOST, text)

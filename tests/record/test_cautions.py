@@ -83,6 +83,13 @@ def test_weight_is_lost_where_it_can_not_come_any_more(course: dict[str, Any], l
     assert kinds(**course) == ["weight_lost"] * lost
 
 
+@pytest.mark.parametrize(("lost", "said"), [(1, "the message that"), (1200, "the 1,200 messages that")])
+def test_weight_lost_with_one_message_or_many_is_told_in_grammar(lost: int, said: str) -> None:
+    messages = MessageCounts(sent=9000, delivered=9000 - lost, lost=lost)
+    (caution,) = find_cautions(RunFigures(grown={}, messages=messages, weight=0.5))
+    assert caution.text.startswith(f"push-sum weight was lost with {said} never came: the nodes hold 0.5 of ")
+
+
 @pytest.mark.parametrize(
     ("course", "told"),
     [

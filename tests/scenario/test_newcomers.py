@@ -71,6 +71,8 @@ MISTAKES = [
     ("algorithm: D-PSGD", 7, "did you mean 'dpsgd'?"),
     ("algorithm: FedAvg", 7, "did you mean 'fedavg'?"),
     ("topology: Ring", 8, "did you mean 'ring'?"),
+    ("topology: complete", 8, "unknown topology 'complete', did you mean 'full'?"),
+    ("topology: {kind: fully_connected}", 8, "did you mean 'full'?"),
     ("topology: [ring]", 8, "['ring'] is no topology, expected a name, or a mapping with 'kind'"),
     ("task: {dataset: MNIST}", 6, "did you mean 'mnist'?"),
     ("task: {dataset: digits, model: CNN}", 6, "did you mean"),

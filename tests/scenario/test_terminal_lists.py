@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from netdfl.cli.commands import make_app
+from netdfl.core.errors import InputError
 from netdfl.scenario.draft import Draft
 from netdfl.scenario.explain.keys import ABOUT, GRAPHS, about_lists, lists, row, rows
 from netdfl.scenario.explain.terminal_lists import FOLDERS, example, short_source, show_lists, show_part, show_parts
@@ -67,6 +68,19 @@ def test_a_source_is_shortened_to_its_first_author_and_year() -> None:
 
 def test_each_folder_of_scenarios_has_a_sentence() -> None:
     assert {name.rpartition("/")[0] for name in shipped_scenarios()} == set(FOLDERS)
+
+
+def test_the_scenarios_of_one_folder_are_listed_alone_and_the_last_line_says_how() -> None:
+    lines = RUNNER.invoke(make_app(), ["list", "scenarios"], env={"COLUMNS": "120"}).output.splitlines()
+    assert lines[-1] == "`netdfl list scenarios lecture` lists those of one folder."
+    for folder in filter(None, FOLDERS):
+        names = [name for name in shipped_scenarios() if name.startswith(f"{folder}/")]
+        found = RUNNER.invoke(make_app(), ["list", "scenarios", folder], env={"COLUMNS": "120"}).output.splitlines()
+        assert [word for line in found for word in line.split()[:1] if word in names] == names
+        assert f"`netdfl explain {names[0]}` shows one of them before it runs." in found
+    wrong = RUNNER.invoke(make_app(), ["list", "scenarios", "lectures"])
+    assert isinstance(wrong.exception, InputError)
+    assert "did you mean 'lecture'?" in str(wrong.exception)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

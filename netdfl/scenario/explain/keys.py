@@ -139,8 +139,14 @@ def row(what: str, name: str) -> dict[str, object]:
     """Return the row called `name` of the list `what`. Raises InputError that suggests similar names."""
     found = {str(each["name"]): each for each in rows(what)}
     if name not in found:
-        raise InputError(f"{what} has no {name!r}, {nearest(name, list(found))}")
+        folders = {each.rpartition("/")[0] for each in found} - {""}
+        raise InputError(f"{what} has no {name!r}, {nearest(name, [*found, *folders])}")
     return found[name]
+
+
+def rows_within(folder: str) -> list[dict[str, object]]:
+    """Return the rows of the shipped scenarios in `folder`, such as `lecture`; none if there is no such folder."""
+    return [each for each in rows(SCENARIOS) if str(each["name"]).startswith(f"{folder.rstrip('/')}/")]
 
 
 def rows(what: str) -> list[dict[str, object]]:

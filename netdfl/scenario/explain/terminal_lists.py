@@ -64,8 +64,8 @@ def show_parts(what: str, rows: Sequence[Row], console: Console) -> None:
 
 
 def _show_scenarios(rows: Sequence[Row], console: Console) -> None:
-    width = max(len(row["name"]) for row in rows if not _is_long(row))
-    for folder, within in groupby(rows, key=lambda row: str(row["name"]).rpartition("/")[0]):
+    width = max((len(row["name"]) for row in rows if not _is_long(row)), default=0)
+    for folder, within in groupby(rows, key=_folder):
         console.print(Text(FOLDERS.get(folder, f"{folder}/"), style="bold"))
         for long, some in groupby(within, key=_is_long):
             if long:
@@ -73,6 +73,12 @@ def _show_scenarios(rows: Sequence[Row], console: Console) -> None:
             else:
                 _show(_grid([(row["name"].ljust(width), row["help"]) for row in some]), console)
     console.print(f"`netdfl explain {rows[0]['name']}` shows one of them before it runs.")
+    if len({_folder(row) for row in rows}) > 1:
+        console.print("`netdfl list scenarios lecture` lists those of one folder.")
+
+
+def _folder(row: Row) -> str:
+    return str(row["name"]).rpartition("/")[0]
 
 
 def _is_long(row: Row) -> bool:

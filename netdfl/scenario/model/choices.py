@@ -43,8 +43,12 @@ _ELSEWHERE = {
     "bandwidth": "rate",
     "delay": "latency",
     "accuracy": "test_accuracy",
+    "complete": "full",
+    "clique": "full",
+    "fully_connected": "full",
+    "all_to_all": "full",
 }
-"""Names that users of other tools may write for keys, with netdfl's names for them."""
+"""Names that users of other tools may write for keys and parts, with netdfl's names for them."""
 
 
 def nearest(word: object, known: list[str]) -> str:
