@@ -92,7 +92,8 @@ class StallNotes:
         """Show the `new` stalls that are unlike all before; of many of one cause at once, show some and a number."""
         told: Counter[Cause] = Counter()
         for finding in new:
-            alike = (finding.cause, finding.roots, finding.culprits, finding.permanent, finding.suspected)
+            who = frozenset(finding.roots), frozenset(finding.culprits)
+            alike = (finding.cause, *who, finding.permanent, finding.suspected)
             first, _, times = self._alike.get(alike, (finding, finding, 0))
             self._alike[alike] = first, finding, times + 1
             if times:

@@ -9,7 +9,7 @@ from netdfl.supervisor.stalls import StallNotes
 def circle(round: int, *, permanent: bool = True, culprit: int = 0) -> Finding:
     return Finding(
         cause=Cause.DEADLOCK,
-        roots=(0, 1, 2),
+        roots=(0, 1, 2) if round % 2 == 0 else (2, 1, 0),
         culprits=(culprit, 1, 2),
         told=f"stall {round}",
         round=round,
