@@ -63,6 +63,17 @@ def by_round(run: Run, name: str) -> list[float]:
     return [value for (value,) in rows]
 
 
+def test_the_distance_halves_in_as_many_rounds_as_the_gap_foresees(tmp_path: Path) -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    ring, larger = made("1_agreement", tmp_path / "16"), made("1_agreement", tmp_path / "32", "nodes=32", "rounds=200")
+    apart = by_round(ring, "consensus_distance")
+    assert f"After the first round they differed by {apart[0]:.0f} (" in text
+    assert f"after 60 rounds still by {apart[59]:.1f}".replace("0.", ".") in text
+    apart = by_round(larger, "consensus_distance")
+    assert f"After 60 rounds it is {apart[59]:.2f}, after 114 it is {apart[113]:.2f}".replace("is 0.", "is .") in text
+    assert apart[113] / apart[59] == pytest.approx(0.5, abs=0.01)
+
+
 def test_the_curve_of_own_labels_falls_with_the_first_mixing_and_for_the_reason_that_is_given(
     alone: Run, tmp_path: Path
 ) -> None:
