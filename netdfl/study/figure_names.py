@@ -11,7 +11,7 @@ from netdfl.record.metric_names import OF_FLEET, OF_NODES, OF_RUN
 from netdfl.scenario.model.choices import nearest
 from netdfl.scenario.model.study import FigureSpec
 from netdfl.scenario.model.task import METRICS
-from netdfl.study.plan import GridPlan
+from netdfl.study.plan import CASE, GridPlan
 
 _LAGGED = re.compile(r"(?P<metric>\w+)@\d+")
 _JUDGED = re.compile(r"(?:test|personal|mean_local|mean_personal)_(?P<metric>\w+)")
@@ -31,13 +31,18 @@ def figure_problems(plan: GridPlan, sets: Sequence[str] = (), misspelled: Sequen
     return [
         plan.problem(("figures", number, key), f"sweeps.{plan.name}.figures.{number}.{key}: {text}")
         for number, drawn in enumerate(plan.figures)
-        for key, text in _wrong(_as_varied(drawn, plan, misspelled), list(plan.vary), misspelled, own=own)
+        for key, text in _wrong(_as_varied(drawn, plan, misspelled), _varied(plan), misspelled, own=own)
     ]
+
+
+def _varied(plan: GridPlan) -> list[str]:
+    """Return the names of what varies in `plan`: its cases, if they have names or can't be checked, and its values."""
+    return [*([CASE] if any(plan.cases) or not plan.cases else []), *(name for name in plan.vary if name != CASE)]
 
 
 def _as_varied(drawn: FigureSpec, plan: GridPlan, misspelled: Sequence[str]) -> FigureSpec:
     """Return a plot that names what varies as `plan` does, where that is misspelled."""
-    known = ("round", "bytes_sent", *plan.vary)
+    known = ("round", "bytes_sent", CASE, *plan.vary)
     unknown = {key: name for key, name in (("x", drawn.x), ("panels", drawn.panels)) if name not in known}
     near = {key: difflib.get_close_matches(name, misspelled, 1, _ALIKE) for key, name in unknown.items()}
     return drawn.model_copy(update={key: found[0] for key, found in near.items() if found})

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.loading.document import parse
+from netdfl.study.merged import written
 from netdfl.study.plan import Values
-from netdfl.study.source import written
 
 Labels = Mapping[tuple[str, str], str]
 """Short texts of varied values, by path and whole text."""

@@ -16,10 +16,13 @@ from netdfl.scenario.loading.given import document_of, is_study_document
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.study import Cases, FigureSpec, Sweep
 from netdfl.study.form import read_form
-from netdfl.study.source import GridSource, written
+from netdfl.study.merged import overrides_of, written
+from netdfl.study.source import GridSource
 
 Values = tuple[tuple[str, str], ...]
 """Varied values: pairs of a path of the scenario, or a name, and the value as text."""
+CASE = "case"
+"""The name of the cases, as what a plot is against."""
 LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
 """The metrics that every sweep draws over rounds, time and bytes."""
 LOGS = frozenset({"error", "consensus_distance"})
@@ -211,13 +214,15 @@ def read_study(file: Path, folder: Path) -> StudyGrids:
 
 
 def _plan(name: str, sweep: Sweep, folder: Path, study: Document) -> GridPlan:
-    scenario = folder / f"{name}.yaml"
+    scenario, beside = folder / f"{name}.yaml", str(Path(study.file).parent)
     scenario.write_text(dump_json(sweep.scenario, indent=1) + "\n", encoding="utf-8")
     vary = {
-        name: _overrides(values) if isinstance(values, dict) else each_value(name, [written(value) for value in values])
+        name: _overrides(values, sweep, beside)
+        if isinstance(values, dict)
+        else each_value(name, [written(value) for value in values])
         for name, values in sweep.vary.items()
     }
-    cases, source = _overrides(sweep.cases) or {"": []}, GridSource(study, name, scenario)
+    cases, source = _overrides(sweep.cases, sweep, beside) or {"": []}, GridSource(study, name, scenario)
     figures = [
         each if "log" in each.model_fields_set else each.model_copy(update={"log": each.y in LOGS})
         for each in sweep.figures
@@ -225,5 +230,5 @@ def _plan(name: str, sweep: Sweep, folder: Path, study: Document) -> GridPlan:
     return GridPlan(name, scenario, cases, vary, sweep.seeds, figures, LEARNING, source)
 
 
-def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
-    return {case: [f"{path}={written(value)}" for path, value in sets.items()] for case, sets in cases.items()}
+def _overrides(cases: Cases, sweep: Sweep, directory: str) -> dict[str, Sequence[str]]:
+    return {case: [each.text for each in overrides_of(sets, sweep.scenario, directory)] for case, sets in cases.items()}

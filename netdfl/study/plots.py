@@ -17,7 +17,7 @@ from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.figure_files import ENDINGS
 from netdfl.study.labels import key_words
 from netdfl.study.outcome import AVERAGE, BYTES, PERCENT, words_of
-from netdfl.study.plan import AxisPositions, Values, places_of
+from netdfl.study.plan import CASE, AxisPositions, Values, places_of
 from netdfl.study.summary import Estimate, GridPoint, estimates
 
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d3d3d", "#00a5a5")
@@ -62,6 +62,7 @@ def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
 
     Points with ordered values of x are joined by lines, categories are not.
     """
+    points = _by_case(points, drawn)
     panels = _panels(points, drawn)
     names = dict.fromkeys(name for lines in panels.values() for name in lines)
     looks = _looks(points, drawn)
@@ -81,6 +82,13 @@ def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
     if names:
         legend_below(canvas, ncols, bar_note(max(len(point.figures.get(drawn.y, ())) for point in points), drawn))
     return canvas
+
+
+def _by_case(points: Sequence[GridPoint], drawn: FigureSpec) -> Sequence[GridPoint]:
+    """Return the points with their case as a varied value, if the plot is against the cases or has a panel for each."""
+    if CASE not in (drawn.x, drawn.panels) or any(path == CASE for point in points[:1] for path, _ in point.values):
+        return points
+    return [point._replace(case="", values=((CASE, point.case), *point.values)) for point in points]
 
 
 def bar_note(num_seeds: int, drawn: FigureSpec) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from netdfl.core.errors import InputError, Problem, ScenarioError
 from netdfl.scenario.loading.document import Document, SourcePlace, parse
-
-
-def written(value: object) -> str:
-    """Return `value` as text for an override."""
-    return value if isinstance(value, str) else json.dumps(value)
+from netdfl.study.merged import overrides_of, written
 
 
 class _WrittenOverride(NamedTuple):
@@ -103,9 +98,9 @@ class GridSource:
             sets = grid
             for key in keys:
                 sets = sets[key]
-            for path, value in sets.items():
-                place = self._place(*keys, path, key=True)
-                yield _WrittenOverride(path, written(value), place, place)
+            for each in overrides_of(sets, grid["scenario"], str(Path(self.study.file).parent)):
+                place = self._place(*keys, *each.way, key=True)
+                yield _WrittenOverride(each.path, each.value, place, place)
 
     def _place(self, *path: str | int, key: bool = False) -> SourcePlace:
         return self.study.place(("sweeps", self.name, *path), key=key)

@@ -17,7 +17,7 @@ from typing import Any
 
 from netdfl.core.errors import InputError
 from netdfl.study import papers
-from netdfl.study.source import written
+from netdfl.study.merged import written
 
 _NAMES = {"D-PSGD": "dpsgd", "DynaFed": "dynafed_synonly"}
 

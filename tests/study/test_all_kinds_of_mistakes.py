@@ -84,14 +84,14 @@ def test_no_kind_of_mistake_hides_another_and_each_is_told_once(
 def test_a_name_that_is_itself_wrong_is_neither_proposed_nor_held_against_the_figures(tmp_path: Path) -> None:
     told = lines(written(tmp_path, KEY, FIGURE))
     assert not any("links.default.los," in line or "'links.default.los'" in line for line in told)
-    assert "use one of bytes_sent, round; or NAME@1, like weight@1: that metric of the same node" in told[-1]
+    assert "use one of bytes_sent, case, round; or NAME@1, like weight@1: that metric of the same node" in told[-1]
     assert len(told) == 2
 
 
 def test_panels_are_proposed_from_rightly_spelled_names(tmp_path: Path) -> None:
     study = STUDY.replace("x: links.default.loss}", "x: links.default.loss, panels: rounds}")
     *_, told = lines(written(tmp_path, ("loss: [0, 0.2]", "loss: [0]\n      nodse: [3, 4]"), study=study))
-    assert told.endswith("nothing else varies as 'rounds': leave them out")
+    assert told.endswith("nothing else varies as 'rounds': use one of case")
 
 
 WRONG_FORMS = {

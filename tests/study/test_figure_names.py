@@ -13,9 +13,12 @@ import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.fates import NOT_DELIVERED
 from netdfl.scenario.explain.keys import rows
+from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.figure_names import figure_problems
 from netdfl.study.outcome import SHARES
 from netdfl.study.plan import load_study
+from netdfl.study.plots import figure_of
+from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep
 from tests.study.few_runs import FEW
 from tests.study.known_figures import expect_known, of_run, recorded
@@ -88,6 +91,33 @@ def test_metrics_of_ones_own_parts_may_have_any_name(tmp_path: Path) -> None:
     file.write_text(own + "    figures: [{y: my_drift, x: round}]\n")
     (plan,) = load_study(file, tmp_path)
     assert figure_problems(plan) == []
+
+
+CASES = STUDY.replace("[0, 0.1]", "[0, 0.5]").replace(
+    "    vary:", "    cases: {one: {}, two: {algorithm.name: dfedavg}}\n    vary:"
+)
+
+
+@pytest.mark.usefixtures("without_curves")
+def test_a_figure_by_case_has_dots_for_each_case(tmp_path: Path) -> None:
+    swept(tmp_path, "{y: lost, x: case}", "{y: lost, x: topology, panels: case}", study=CASES)
+    assert drawn_in(tmp_path / "out/few/figures") == {"lost", "lost_by_topology_case"}
+
+
+def test_cases_are_on_the_axis_and_the_rest_in_the_legend() -> None:
+    points = [
+        GridPoint(case, (("topology", graph),), 0, {"error": (0.1, 0.2)}) for case in ("a", "b") for graph in ("c", "d")
+    ]
+    figure = figure_of(points, FigureSpec(y="error", x="case"))
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+    assert axes.get_xlabel() == "case"
+    assert axes.get_legend_handles_labels()[1] == ["c", "d"]
+
+
+def test_without_cases_there_is_nothing_to_draw_by_case(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'case' is not varied here"):
+        swept(tmp_path, "{y: error, x: case}")
 
 
 ALWAYS = {"error_learning", "consensus_distance_learning"}

@@ -48,7 +48,7 @@ def show_parts(what: str, rows: Sequence[Row], console: Console) -> None:
         _show_scenarios(rows, console)
     elif what == FIGURES:
         _show(_grid([(row["name"], ", ".join(row["by"]), row["help"]) for row in rows]), console)
-        console.print("In a study: `figures: [{y: test_accuracy, x: round}]`. For `varied` write what varies.")
+        console.print("In a study: `figures: [{y: test_accuracy, x: round}]`. For `varied` write what varies, or case.")
     elif what == STUDY:
         _show(_grid([(row["name"], row["type"], _written(row["default"]), row["help"]) for row in rows]), console)
         console.print("NAME is a name of your own, N a number from 0.")

@@ -14,7 +14,7 @@ Cases = dict[str, dict[str, object]]
 class FigureSpec(Strict):
     """The specification of a plot: `y` against `x`, one line for each combination of other varied values.
 
-    `panels` names a varied path whose values get a panel each, side by side.
+    `panels` names a varied path whose values get a panel each, side by side. `case` stands for the cases.
     With `x: round`, `y` is a metric that a run records each round, of the nodes or of the fleet: a line for the median,
     a band from the smallest to the largest. With `x: NAME@2` there is a point for every node and round, against the
     metric NAME of the same node two rounds before. With `x: bytes_sent`, `y` is a metric of the fleet, and
@@ -23,7 +23,8 @@ class FigureSpec(Strict):
 
     y: str = Field(description="The metric to draw; `netdfl list figures` has them.")
     x: str = Field(
-        description="What it is against: round, bytes_sent, what varies, or NAME@1, the metric NAME a round before."
+        description="What it is against: round, bytes_sent, what varies, case, or NAME@1, the metric NAME a round "
+        "before."
     )
     panels: str = Field(
         default="", description="What varies from panel to panel, side by side; not where x is `round`."
@@ -40,7 +41,11 @@ class Sweep(Strict):
     """A grid of runs: every case, with every combination of varied values, with every seed."""
 
     scenario: dict[str, object] = Field(description="The scenario that all cells share.")
-    cases: Cases = Field({}, description="By name: what a case overrides.")
+    cases: Cases = Field(
+        {},
+        description="By name: what a case overrides, by path. A mapping is merged with the scenario's; one that names "
+        "its part, by `name` or `kind`, replaces it.",
+    )
     vary: dict[str, Annotated[list[object], Field(min_length=1)] | Annotated[Cases, Field(min_length=1)]] = Field(
         {}, description="By path: its values. Or by a name of its own: what it can be, by name, with the overrides."
     )
