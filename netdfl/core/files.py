@@ -158,3 +158,8 @@ def version_of(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def literal_path(path: str | Path) -> str:
+    """Return a path for DuckDB, which takes names for patterns: what is special in a glob pattern is escaped."""
+    return str(path).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")

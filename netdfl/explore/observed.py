@@ -17,7 +17,7 @@ from netdfl.explore.rows import EventRow, MemoryStore
 from netdfl.record.base import WaitEnd
 from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import EvaluatedValue, Series
-from netdfl.record.remarks import reason_of_death
+from netdfl.record.remarks import Crash, reason_of_death
 from netdfl.record.shares import KINDS, ShareRecord
 from netdfl.record.verdict import Death, Observations, OddMessages, Outlier, RunFacts
 from netdfl.scenario.model.schema import Scenario
@@ -58,6 +58,7 @@ def observe(rows: MemoryStore) -> Observations:
         outliers=_outliers(rows),
         least=_least_weight(rows),
         deaths=list(_deaths(rows)),
+        crashes=_crashes(rows),
         not_finite=_not_finite(rows),
         fell={event.node for event in rows.events if event.kind == "not_finite" and event.node is not None},
         refused=_by_sender(rows, "refused"),
@@ -150,6 +151,14 @@ def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
                 back[event.node] = weight
         elif event.kind == "rejoin" and event.node in back:
             yield back.pop(event.node)
+
+
+def _crashes(rows: MemoryStore) -> list[Crash]:
+    """Return the crashes after which nodes did not return, by node."""
+    rounds = {(round, node) for _, node, round, name, _ in rows.measured if name == "round_s" and node is not None}
+    last = max((round for round, _ in rounds), default=None)
+    events = ((each.kind, each.node, each.round, each.details) for each in rows.events if each.node is not None)
+    return Crash.last_of(events, {node for round, node in rounds if round == last})
 
 
 def _brought(rows: MemoryStore) -> Iterator[float]:

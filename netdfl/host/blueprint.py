@@ -246,6 +246,11 @@ class Blueprint:
         """The rounds in which nodes join late: such a node joins once any other node begins the round."""
         return frozenset(each.at_round for each in self.schedule if each.action == "join" and each.at_round is not None)
 
+    @cached_property
+    def joiners(self) -> frozenset[NodeId]:
+        """The nodes that join late."""
+        return frozenset(node for each in self.schedule if each.action == "join" for node in each.nodes)
+
     def joining(self, node: NodeId, round: int, weight: int) -> JoinPlan:
         """Return the plan by which `node`, which lost its state, joins in `round` or later with the push-sum `weight`.
 

@@ -6,7 +6,7 @@ At most two models are in memory in addition to the average.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -57,8 +57,13 @@ def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, floa
         lambda x: problem.evaluate(x, kept.first, alone=alone),
         lambda node, x: problem.evaluate_local(node, x, kept.last, alone=alone),
         local,
-        push=blueprint.push,
+        begun=_num_begun(blueprint, models) if blueprint.push else None,
     )
+
+
+def _num_begun(blueprint: Blueprint, models: Collection[NodeId]) -> int:
+    """Return the number of nodes that have begun: those that crashed count, those that are still to join do not."""
+    return sum(node in models or node not in blueprint.joiners for node in blueprint.evaluated)
 
 
 class _KeptBuffers:
@@ -77,15 +82,15 @@ class _KeptBuffers:
 
 
 def judge_average(
-    read: Mapping[NodeId, Read], judge: Judge, judge_local: JudgeLocal, local: int, *, push: bool
+    read: Mapping[NodeId, Read], judge: Judge, judge_local: JudgeLocal, local: int, *, begun: int | None
 ) -> dict[str, float]:
     """Evaluate the average model over the nodes of `read`; return the metrics by name. Models are read repeatedly.
 
     Node i has a vector x_i and a push-sum weight w_i (1 without push-sum); its model is z_i = x_i / w_i. The average is
     the sum of all x_i over the sum of all w_i; if no node has weight, there is none. `consensus_distance` is the root
     of the mean over nodes of |z_i - average|^2; a node without weight has no z_i and is left out. At most `local`
-    models are evaluated alone, by `judge_local`; `of_node` gives the names of their metrics. With push-sum (`push`),
-    `weight_sum` is the mean of all w_i.
+    models are evaluated alone, by `judge_local`; `of_node` gives the names of their metrics. `weight_sum` is the sum of
+    all w_i over `begun`, the number of nodes that have begun, crashed ones among them (None without push-sum).
     """
     together = _short_rows(list(read.values()))
     average, weights = averaged(list(read.values())) if together is None else together.averaged()
@@ -93,8 +98,8 @@ def judge_average(
         return {"weight_sum": 0.0}
     figures = dict(judge(average))
     figures |= _spread(read, average, judge_local, local, None if together is None else together.squares(average))
-    if push:
-        figures["weight_sum"] = weights / len(read)
+    if begun is not None:
+        figures["weight_sum"] = weights / begun
     return figures
 
 

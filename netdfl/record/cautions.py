@@ -99,6 +99,7 @@ class RunFigures:
         least: the smallest w above 0 of any node.
         gave_up: the share of all weight that deliveries and crashes are known to have lost.
         made: the share of all weight that nodes brought when they rejoined.
+        crashed: the share of all weight that nodes held which ended too early.
         outliers: sentences about models whose norm is far too large.
         absurd: sentences about models with a norm that no training makes.
         heavy: sentences about push-sum weights that are far too large.
@@ -118,6 +119,7 @@ class RunFigures:
     least: HeldWeight | None = None
     gave_up: float = 0.0
     made: float = 0.0
+    crashed: float = 0.0
     outliers: Sequence[str] = ()
     absurd: Sequence[str] = ()
     heavy: Sequence[str] = ()
@@ -195,7 +197,7 @@ def _weight(course: RunFigures) -> Iterator[Caution]:
         return
     lost, never_came = course.gave_up, course.messages.lost + course.messages.undeliverable
     if course.plain and never_came:
-        lost = max(lost, 1 - course.weight)
+        lost = max(lost, 1 - course.weight - course.crashed)
     if lost > WEIGHT:
         messages = "the message" if never_came == 1 else f"the {never_came:,} messages"
         why = f" with {messages} that never came" if course.plain and never_came else ""

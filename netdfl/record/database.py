@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from netdfl.core.fates import FateKind
+from netdfl.core.files import literal_path
 from netdfl.core.process import cores
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
 
     database = duckdb.connect()
     database.execute(f"SET memory_limit = '{most_memory(store) >> 10}KiB'")
-    database.execute(f"SET allowed_directories = [{quoted(str(store))}, {_literal(store)}]")
+    database.execute(f"SET allowed_directories = [{quoted(str(store))}, {quoted(literal_path(store))}]")
     if writes is not None:
         database.execute(f"SET allowed_paths = [{quoted(str(writes))}]")
     return _locked(database)
@@ -166,7 +167,7 @@ def _read(table: TableName | TotalsName, pieces: RowFiles, more: str) -> str:
         types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
         parts.append(
             f"FROM read_json({_literals(pieces.lines)}, format = 'newline_delimited', columns = {{{types}}}, "
-            f"ignore_errors = true{more})"
+            f"ignore_errors = true, hive_partitioning = false{more})"
         )
     if pieces.segments:
         cast = ", ".join(f"TRY_CAST({name} AS {kind}) AS {name}" for name, kind in columns.items())
@@ -218,9 +219,4 @@ def quoted(text: str) -> str:
 
 
 def _literals(files: Sequence[Path]) -> str:
-    return f"[{', '.join(_literal(file) for file in files)}]"
-
-
-def _literal(file: Path) -> str:
-    """Return a path as a string literal in SQL, with the special characters of glob patterns escaped."""
-    return quoted(str(file).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]"))
+    return f"[{', '.join(quoted(literal_path(file)) for file in files)}]"

@@ -5,8 +5,8 @@ A death comes with the nodes that waited for the dead one, a restart with its ef
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NotRequired
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NotRequired, Self
 
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -100,6 +100,48 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
         if each["state"] == "kept":
             del each["lost_weight"]
     return found
+
+
+class Crash(NamedTuple):
+    """A scripted crash after which a node did not return.
+
+    Attributes:
+        node: the node.
+        round: the round in which it crashed.
+        weight: the push-sum weight that it held; None where nobody knows, and for methods without weights.
+    """
+
+    node: NodeId
+    round: int
+    weight: float | None
+
+    @classmethod
+    def last_of(
+        cls, events: Iterable[tuple[str, NodeId, int, Mapping[str, object]]], ended: Collection[NodeId]
+    ) -> list[Self]:
+        """Return the crashes among `events` (kind, node, round, details; by time) that no restart of the node follows.
+
+        Nodes that `ended` their last round are left out.
+        """
+        last = {node: (kind, round, said) for kind, node, round, said in events if kind in ("crash", "restart")}
+        return [
+            cls(node, round, number if isinstance(number := said.get("weight"), float | int) else None)
+            for node, (kind, round, said) in sorted(last.items())
+            if kind == "crash" and node not in ended
+        ]
+
+
+def find_crashes(run: Run) -> list[Crash]:
+    """Return the scripted crashes after which nodes did not return, by node."""
+    rows = run.rows(
+        "SELECT kind, node, round, details FROM events WHERE kind IN ('crash', 'restart') AND node IS NOT NULL "
+        "AND round IS NOT NULL ORDER BY at_s, kind"
+    )
+    ended = run.rows(
+        "SELECT node FROM metrics WHERE name = 'round_s' AND node IS NOT NULL "
+        "AND round = (SELECT max(round) FROM metrics WHERE name = 'round_s')"
+    )
+    return Crash.last_of(((*row[:3], read_details(row[3])) for row in rows), {node for (node,) in ended})
 
 
 def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare]) -> None:

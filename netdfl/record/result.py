@@ -17,7 +17,14 @@ from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, reach_of
 from netdfl.record.judge import Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
-from netdfl.record.remarks import GivenUpCounts, count_given_up, find_deaths, find_restarts, find_unreached
+from netdfl.record.remarks import (
+    GivenUpCounts,
+    count_given_up,
+    find_crashes,
+    find_deaths,
+    find_restarts,
+    find_unreached,
+)
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
 from netdfl.record.verdict import Death, Equivocation, Observations, OddMessages, Outlier, RunFacts, conclude
@@ -72,6 +79,7 @@ class StoredRecord(NamedTuple):
             outliers=[Outlier(*row) for row in run.rows(_OUTLIERS)],
             least=_least_weight(run),
             deaths=[Death(each["node"], each["round"], each["reason"]) for each in deaths],
+            crashes=find_crashes(run),
             not_finite=[(node, round) for node, round in run.rows(_NOT_FINITE)],
             fell={
                 row[0]
@@ -152,6 +160,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "duration_s": facts.duration_s,
         "time": find_time_spent(run, length_s, facts.rounds, facts.shared_rates, (*facts.stalls, *facts.deadlocks)),
         "died": deaths,
+        "crashed": [each._asdict() for each in observed.crashes],
         "restarts": restarts,
         "unfinished": list(facts.unfinished),
         "stalls": [dict(stall) for stall in facts.stalls],
@@ -190,7 +199,7 @@ def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
         "targets": [],
         "messages": MessageTotals(counts, {}).to_json(),
         "given_up": GivenUpCounts(0, 0, 0.0)._asdict(),
-        **{name: [] for name in ("refused", "mixed_not_finite", "died", "restarts", "events_not_reached")},
+        **{name: [] for name in ("refused", "mixed_not_finite", "died", "crashed", "restarts", "events_not_reached")},
         "bytes_sent": status.get("bytes_sent", 0),
         "duration_s": facts.duration_s,
         "unfinished": list(facts.unfinished),

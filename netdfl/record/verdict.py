@@ -19,6 +19,7 @@ from netdfl.record.cautions import Caution, HeldWeight, RunFigures, by_kind, fin
 from netdfl.record.evaluated import Series, last_of, values_of
 from netdfl.record.judge import FIGURES, Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import shares
+from netdfl.record.remarks import Crash
 
 MASS_TOLERANCE = 1e-6
 MOST_NAMED = 8
@@ -232,6 +233,7 @@ class Observations:
         outliers: models and push-sum weights far larger than any before.
         least: the smallest push-sum weight that a node held.
         deaths: unplanned ends of nodes.
+        crashes: scripted crashes after which a node did not return.
         not_finite: (node, first round) of losses that were not finite, in order of rounds; None: the average model.
         fell: the nodes whose own loss or parameters were not finite.
         refused: messages with odd contents that were refused.
@@ -251,6 +253,7 @@ class Observations:
     outliers: Sequence[Outlier]
     least: HeldWeight | None
     deaths: Sequence[Death]
+    crashes: Sequence[Crash]
     not_finite: Sequence[tuple[NodeId | None, int]]
     fell: Collection[NodeId]
     refused: Sequence[OddMessages]
@@ -330,6 +333,7 @@ def _course(
         least=observed.least,
         gave_up=observed.lost_weight / facts.nodes,
         made=observed.new_weight / facts.nodes,
+        crashed=_crashed_weight(observed) / facts.nodes,
         outliers=[each.sentence() for each in first if not each.is_absurd],
         absurd=[each.sentence() for each in first if each.is_absurd],
         equivocal=[each.sentence() for each in observed.equivocal if not facts.resumed],
@@ -337,6 +341,11 @@ def _course(
         plain=facts.delivery == "plain",
         versions=list(mixed(facts.software, deciding)),
     )
+
+
+def _crashed_weight(observed: Observations) -> float:
+    """Return the push-sum weight of nodes that ended too early; where nobody knows it, the 1 that a node began with."""
+    return sum(1.0 if each.weight is None else each.weight for each in observed.crashes) + len(observed.deaths)
 
 
 def _first(outliers: Sequence[Outlier], of: str) -> Iterator[Outlier]:

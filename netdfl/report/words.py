@@ -5,6 +5,7 @@ The time comes from `time` in `result.json`, and from the rounds of each node.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
@@ -106,6 +107,7 @@ def remarks(result: Json) -> Iterator[str]:
         yield f"the record stays JSON lines: {result['kept_as_lines']}"
     yield from _refused(result)
     yield from _weight(result)
+    yield from _crashed(result.get("crashed", ()))
     for restart in result.get("restarts", ()):
         if restart["state"] == "lost":
             yield _lost_state(restart)
@@ -138,8 +140,21 @@ def _weight(result: Json) -> Iterator[str]:
     held, told = result.get("weight_sum"), {each["kind"] for each in result.get("warnings", ())}
     if held is not None and held < 1 - ROUNDED and "weight_lost" not in told:
         lost = not_delivered(result["messages"])
-        rest = f"the rest was in messages that were not read, or nobody has it; not delivered: {lost}"
+        crashed = math.fsum(each["weight"] or 0 for each in result.get("crashed", ())) / result["nodes"]
+        places = ["with nodes that crashed"] if crashed else []
+        if abs(1 - held - crashed) > ROUNDED:
+            places.append(f"in messages that were not read, or nobody has it; not delivered: {lost}")
+        rest = f"the rest was {', '.join(places)}"
         yield f"the nodes hold {held:.4g} of the push-sum weight that they began with; {rest}"
+
+
+def _crashed(crashed: Sequence[Json]) -> Iterator[str]:
+    """Yield a sentence for nodes that crashed as scripted and did not return, with their push-sum weight."""
+    if crashed:
+        who = some([f"{each['node']} (round {each['round']})" for each in crashed])
+        weights = [each["weight"] for each in crashed if each["weight"] is not None]
+        mass = f", and held w = {sum(weights):.4g}" + (" together" if len(weights) > 1 else "") if weights else ""
+        yield f"node{'s' * (len(crashed) > 1)} {who} crashed as scripted and did not return{mass}"
 
 
 def _given_up(messages: int, lost: int, lost_weight: float) -> str:

@@ -44,7 +44,7 @@ def test_the_average_weighs_numerators_and_a_local_model_is_their_ratio() -> Non
         return judge(model) | ({"personal_accuracy": 0.25} if node == 1 else {})
 
     read = {i: (lambda i=i: ModelSnapshot(x[i], w[i])) for i in range(3)}
-    figures = judge_average(read, judge, judge_local, 2, push=True)
+    figures = judge_average(read, judge, judge_local, 2, begun=4)
     average = x.sum(0) / sum(w)
     z = torch.stack([x[i] / w[i] for i in range(3)])
     assert float((average - z.mean(0)).norm()) > 1
@@ -53,7 +53,7 @@ def test_the_average_weighs_numerators_and_a_local_model_is_their_ratio() -> Non
     assert figures["mean_local_accuracy"] == pytest.approx((z[0, 0] + z[1, 0]) / 2)
     assert figures["mean_personal_accuracy"] == 0.25
     assert figures["consensus_distance"] == pytest.approx(float((z - average).square().sum(1).mean() ** 0.5))
-    assert figures["weight_sum"] == pytest.approx(2.5 / 3)
+    assert figures["weight_sum"] == pytest.approx(2.5 / 4)  # one of four has crashed
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -68,14 +68,14 @@ def test_short_models_are_judged_as_rows_with_the_same_bits(dim: int, dtype: str
         return {f"test_{i}": float(each) for i, each in enumerate(x)}
 
     def judged() -> dict[str, float]:
-        return judge_average(read, judge, lambda node, x: judge(x), 2, push=True)
+        return judge_average(read, judge, lambda node, x: judge(x), 2, begun=5)
 
     together = judged()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("netdfl.host.judging.SHORT_BYTES", 0)
         assert judged() == together
     massless = {0: lambda: ModelSnapshot(models[0].x, 0.0)}
-    assert judge_average(massless, judge, lambda node, x: judge(x), 2, push=True) == {"weight_sum": 0.0}
+    assert judge_average(massless, judge, lambda node, x: judge(x), 2, begun=1) == {"weight_sum": 0.0}
 
 
 def test_the_mean_is_kept_in_every_round_while_nodes_and_weights_are_far_apart(

@@ -89,6 +89,18 @@ def test_a_roll_that_is_killed_anywhere_loses_and_doubles_nothing(
             return
 
 
+@pytest.mark.parametrize("name", ["lr=0.1", "src=7/run", "glob[1]*?", "it's {a,b}"])
+def test_lines_and_segments_are_read_together_wherever_the_run_lies(name: str, tmp_path: Path) -> None:
+    """DuckDB takes names for patterns, and makes a column of each `key=value` in a path."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    roll_up(make(path).path / "store", 10, 1)
+    both = make(path, first=20)
+    assert pieces(path / "store", "messages").segments
+    assert pieces(path / "store", "messages").lines
+    assert sorted(both.rows("SELECT src, round FROM messages")) == [(src, n) for src in range(3) for n in range(40)]
+
+
 def test_small_tables_stay_lines(tmp_path: Path) -> None:
     run = make(tmp_path)
     assert run.roll_up() == ""

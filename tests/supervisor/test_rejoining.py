@@ -166,7 +166,7 @@ def test_a_node_without_mass_counts_in_the_average_alone() -> None:
     judged = list[torch.Tensor]()
     read = {node: (lambda each=each: each) for node, each in enumerate(snapshots)}
     judge = lambda x: judged.append(x) or {"test_accuracy": 0.5}  # noqa: E731
-    figures = judge_average(read, judge, lambda node, x: judge(x), 2, push=True)
+    figures = judge_average(read, judge, lambda node, x: judge(x), 2, begun=2)
     assert [x.tolist() for x in judged] == [[1.5, 2.5], [1.0, 2.0]]
     assert figures["weight_sum"] == 1.0
     assert figures["consensus_distance"] == pytest.approx(0.5**0.5)

@@ -302,3 +302,15 @@ def test_validate_explain_and_run_say_it(tmp_path: Path) -> None:
     view = Said()
     netdfl.run(loaded, out=tmp_path / "run", page=False, view=nullcontext(view))
     assert view.notes == wanted
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("folder", ["fold=1", "y=7", "t[1]*?", "it's 100% {a,b}"])
+def test_a_table_has_its_own_columns_and_rows_wherever_it_lies(form: str, folder: str, tmp_path: Path) -> None:
+    """DuckDB takes names for patterns, and makes a column of each `key=value` in a path."""
+    cells: Cells = {"a": [1.5, 2.5], "y": [0, 1]}
+    for name in ("t1", folder):  # `t[1]` as a pattern means the first
+        (tmp_path / name).mkdir()
+        FORMS[form](cells | {"a": [8.5, 9.5]} if name == "t1" else cells, tmp_path / name, target="y")
+    data = FORMS[form](cells, tmp_path / folder, target="y")
+    assert trained(data) == ([[1.5], [2.5]], [0, 1])

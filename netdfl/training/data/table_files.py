@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import DatasetError
+from netdfl.core.files import literal_path
 from netdfl.core.given_files import UTF16_MARKS, ending_of, given_text
 
 if TYPE_CHECKING:
@@ -32,7 +33,11 @@ def read_table(file: str, target: str) -> Columns:
     is_text = ending_of(file) != ".parquet"
     try:
         with _in_utf8(file) as plain:
-            relation = _read_csv(plain, target) if is_text else duckdb.read_parquet(file)
+            relation = (
+                _read_csv(plain, target)
+                if is_text
+                else duckdb.read_parquet(literal_path(file), hive_partitioning=False)
+            )
             return Columns(relation.fetchnumpy(), Path(file).name, as_text=is_text)
     except duckdb.Error as error:
         raise DatasetError(f"{file} can't be read as a table: {' '.join(str(error).split())[:400]}") from error
@@ -54,7 +59,8 @@ def _read_csv(file: str, target: str) -> Any:
     known = {"delimiter": mark} if mark in first else {}
     header = {"header": True} if target in next(csv.reader([first], delimiter=mark), ()) else {}
     # short rows have empty cells; beside line breaks in quotes DuckDB pads them only where it does not read in parallel
-    return duckdb.read_csv(file, sample_size=-1, skiprows=blank, null_padding=True, parallel=False, **known, **header)
+    plain = {"sample_size": -1, "skiprows": blank, "null_padding": True, "parallel": False, "hive_partitioning": False}
+    return duckdb.read_csv(literal_path(file), **plain, **known, **header)
 
 
 @contextmanager
