@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FamilyName = Literal["gossip", "server", "bilateral", "overlap"]
 OwnScheme = Literal["choco", "deepsqueeze"]
+AS_THEY_ARE: AbstractContextManager[None] = nullcontext()
+"""A context that leaves random generators as they are, for algorithms without a user's own parts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ class NodeState(NamedTuple):
             update = update._replace(x=self.x + (update.x - z))
         same = start is self.start and local is self.local and kept is self.statistics
         state = self if same else self._replace(start=start, local=local, statistics=kept)
-        return state, Update(self.x, update.x, update.extras, update.loss)
+        return state, update if update.before is self.x else Update(self.x, update.x, update.extras, update.loss)
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
         """Return the new state, and the messages to send in the round's mixing step number `step`."""
@@ -214,7 +216,7 @@ class LocalRound:
     def drawing(self) -> AbstractContextManager[object]:
         """Make random numbers that a user's code draws inside the context depend on (node, round) alone."""
         drawing = getattr(self.data, "drawing", None)
-        return nullcontext() if drawing is None else drawing(anyway=_is_own(type(self.alg.local)))
+        return AS_THEY_ARE if drawing is None else drawing(anyway=_is_own(type(self.alg.local)))
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
         """Train, yielding requests for the steps, which another function computes."""

@@ -202,7 +202,7 @@ class PausableSink:
         """Pass the messages to the mailbox, and return the fate of each: taken, refused, or None if it must wait."""
         if self.closed:
             return [None] * len(messages)
-        for message in messages:
+        for message in messages if self._compared_rounds else ():
             if message.round in self._compared_rounds and not (message.round + message.src) % self._every:
                 self._note(message)
         if self._admission is None or not any(map(self._admission.objection, messages)):

@@ -234,8 +234,7 @@ class LinkEngine(Generic[E, T]):
                         self._held[unit] = edge.spare = None
                     return UNKNOWN
                 at_ns = after_ns
-        entries = self._calendar.instants.get(at_ns) or self._calendar.at(at_ns)
-        entries.append((order_key, edge, content, None))
+        self._calendar.at(at_ns).append((order_key, edge, content, None))
         return at_ns
 
     def resume(self, unit: InFlight[E, T], place: int, at_ns: int) -> None:
@@ -264,13 +263,12 @@ class LinkEngine(Generic[E, T]):
 
     def step(self, now_ns: int) -> None:
         """Process the instant `now_ns`, which `next_ns` returned; what is added to it meanwhile makes it due again."""
-        due = self._calendar.next_ns()
         self._in_instant = True
-        if due != now_ns:
+        if self._moved and self._calendar.next_ns() != now_ns:
             self._retime(now_ns)
         else:
             entries = self._calendar.pop()
-            if len(entries) > 1 and not any(map(_unit_of, entries)):
+            if not any(map(_unit_of, entries)):
                 self._arrived(entries, now_ns)
             else:
                 for entry in self._order(entries) if len(entries) > 1 else entries:

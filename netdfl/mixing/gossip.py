@@ -83,7 +83,7 @@ class Gossip(RowMixing):
     def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
         """Compute x+ = W_ii x + sum_j W_ij x_j from the neighbors' vectors x_j, with the mixing matrix W."""
         state, mixed = self.average(state, update.x, inbox, view)
-        return MixResult(state, update._replace(x=mixed))
+        return MixResult(state, Update(update.before, mixed, update.extras, update.loss))
 
     def average(self, state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
         """Return the weighted mean of `own` and the received vectors; `on_missing` decides about missing ones."""

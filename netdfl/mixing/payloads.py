@@ -14,10 +14,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import hypot, inf, isfinite, sqrt
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
-from weakref import WeakKeyDictionary, ref
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
+from weakref import ref
 
 import numpy as np
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 else:
     arrays = lazy_module("netdfl.compression.arrays")
 
+T = TypeVar("T")
 MODEL = "x"
 EXTRA = "extra."
 CODE = "code"
@@ -54,8 +55,28 @@ MASS_A_NODE = 2
 A fleet begins with weight 1 for each node, and a node that lost its state may rejoin with 1 more, in place of what it
 lost.
 """
-_decoded: WeakKeyDictionary[Payload, dict[object, Any]] = WeakKeyDictionary()
-"""A cache of vectors that receivers in this process decoded, by payload, then by the names and type of the vectors."""
+_NOTHING = (None, None)
+
+
+@lru_cache(maxsize=1024)
+def _decoded(*what: object) -> dict[int, tuple[Any, ref[Payload] | None]]:
+    """Return what receivers in this process decoded, such as vectors of one name and type, by the `id` of its payload.
+
+    An entry also has a reference that removes the entry once the payload is freed.
+    """
+    return {}
+
+
+def _found(what: tuple[object, ...], payload: Payload) -> Any:
+    """Return what was decoded of a payload before; None if it was not."""
+    return _decoded(*what).get(id(payload), _NOTHING)[0]
+
+
+def _keep(what: tuple[object, ...], payload: Payload, found: T) -> T:
+    """Keep `found`, what was decoded of a payload, until this is freed; return it."""
+    decoded = _decoded(*what)
+    decoded[id(payload)] = found, ref(payload, partial(decoded.pop, id(payload)))
+    return found
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
@@ -80,38 +101,21 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
 
     Raises MalformedMessage if it is missing or of another shape or dtype.
     """
-    kind, decoded = _kind(name, like.dtype, like.shape), _decoded_of(message.payload)
-    found: Tensor | None = decoded.get(kind)
+    what = (name, like.dtype, like.shape)
+    found: Tensor | None = _found(what, message.payload)
     if found is None:
-        found = decoded[kind] = _read(message, like, name)
+        found = _keep(what, message.payload, _read(message, like, name))
     return found if like.is_cpu else found.to(like.device)
 
 
 def vectors(inbox: Inbox, like: Tensor) -> dict[NodeId, Tensor]:
     """Return the vectors of an inbox by their senders, each read by `vector`."""
-    kind, is_cpu = _kind(MODEL, like.dtype, like.shape), like.is_cpu
     came: dict[NodeId, Tensor] = {}
-    by_payload = _decoded.data.get  # type: ignore[attr-defined]  # its own `get` would be a call in Python each
+    decoded = _decoded(MODEL, like.dtype, like.shape) if like.is_cpu else {}
     for message in inbox.messages:
-        decoded = by_payload(ref(message.payload))
-        found = None if decoded is None else decoded.get(kind)
-        if found is None or not is_cpu:
-            found = vector(message, like)
-        came[message.src] = found
+        found, _ = decoded.get(id(message.payload), _NOTHING)  # without a call of `vector` for each
+        came[message.src] = vector(message, like) if found is None else found
     return came
-
-
-def _decoded_of(payload: Payload) -> dict[object, Any]:
-    found = _decoded.get(payload)
-    if found is None:
-        found = _decoded[payload] = {}
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _kind(name: str, dtype: object, shape: object) -> object:
-    """Return the same object for equal arguments, which is a fast cache key."""
-    return object()
 
 
 def _read(message: Message, like: Tensor, name: str) -> Tensor:
@@ -312,10 +316,9 @@ def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: s
 
     Do not write to it. Raises MalformedMessage.
     """
-    results = _decoded_of(message.payload)
-    found: tuple[Compressor, Tensor] | None = results.get(of)
+    found: tuple[Compressor, Tensor] | None = _found((of,), message.payload)
     if found is None or found[0] != compressor or found[1].dtype != like.dtype or found[1].shape != like.shape:
-        found = results[of] = compressor, _decode(message, compressor, like, of)
+        found = _keep((of,), message.payload, (compressor, _decode(message, compressor, like, of)))
     return found[1].to(like.device)
 
 
@@ -324,12 +327,12 @@ def followed(message: Message, compressor: Compressor, reference: Tensor) -> Ten
 
     Do not write to it. Raises MalformedMessage.
     """
-    payload, results = message.payload, _decoded_of(message.payload)
-    moved: tuple[Compressor, Tensor] | None = results.get(FOLLOWED)
+    payload = message.payload
+    moved: tuple[Compressor, Tensor] | None = _found((FOLLOWED,), payload)
     alike = moved is not None and moved[1].dtype == reference.dtype and moved[1].shape == reference.shape
     if moved is None or not alike or moved[0] != compressor:
         with _blaming(message):
-            moved = results[FOLLOWED] = compressor, _usable(add_encoded(payload, compressor, reference))
+            moved = _keep((FOLLOWED,), payload, (compressor, _usable(add_encoded(payload, compressor, reference))))
     return moved[1].to(reference.device)
 
 

@@ -172,10 +172,12 @@ class Mailbox:
         if on_awaited is None or step_id <= self._closed or self._shut:
             return False
         awaited_round, awaited_step = step_id
-        for _, _, kind, _, round, step, _, _ in messages:
+        came: dict[NodeId, Message] = {}
+        for message in messages:
+            src, _, kind, _, round, step, _, _ = message
             if round != awaited_round or step != awaited_step or kind in self._other:
                 return False
-        came = {message.src: message for message in messages}
+            came[src] = message
         senders = sum(map(self._bits.__getitem__, came))
         seen = self._seen.get(step_id, 0)
         if len(came) < len(messages) or seen & senders:

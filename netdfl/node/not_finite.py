@@ -88,7 +88,7 @@ class NonFinitePolicy:
         nevertheless, because it may be valid; but if the run fails, the record names its sender.
         """
         data = inbox.messages
-        sizes = [length_of(each.payload) for each in data]
+        sizes = [each.payload.length or length_of(each.payload) for each in data]  # mostly without a call
         if not data or (most := max(sizes)) <= self._longest:
             return inbox
         if most == inf:

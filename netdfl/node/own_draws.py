@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import TypeVar
@@ -19,8 +19,6 @@ from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
 
 T = TypeVar("T")
-AS_THEY_ARE: AbstractContextManager[None] = nullcontext()
-"""A context that leaves the generators as they are, for algorithms without own parts."""
 _NOBODYS_OWN = sys.stdlib_module_names | {"netdfl", "numpy", "torch"}
 
 

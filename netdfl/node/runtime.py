@@ -16,7 +16,7 @@ from functools import partial
 from math import isnan
 from typing import Any, Protocol, TypeVar
 
-from netdfl.algorithms.base import Algorithm, LocalRound, NodeState
+from netdfl.algorithms.base import AS_THEY_ARE, Algorithm, LocalRound, NodeState
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.core.clock import NS_PER_S, Clock
@@ -43,7 +43,7 @@ from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.not_finite import NonFinitePolicy
-from netdfl.node.own_draws import AS_THEY_ARE, OwnDraws
+from netdfl.node.own_draws import OwnDraws
 from netdfl.node.requests import Requests
 from netdfl.node.shares import unacknowledged, weight_in
 from netdfl.node.state_transfer import JoinPlan, StateTransfer
@@ -241,7 +241,7 @@ class Node:
         """
         self.catch_up = self.catch_up if self.catch_up > first + 1 or self.catch_up == self.num_rounds else 0
         for round in (round for round in range(first, self.num_rounds) if round == first or round >= self.catch_up):
-            self.round, self.waits.step, self.next_step = round, 0, StepId(round, 0)
+            self.round, self.waits.step, self.next_step = round, 0, as_step((round, 0))
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
@@ -408,7 +408,7 @@ class Node:
         if awaited is not self._awaited[0]:  # on a graph that stays they are the same in every round
             self._awaited = awaited, None if awaited is None else frozenset(awaited)
         inbox, waited = await self.waits.messages(view.round, step, self._awaited[1], wait, kind)
-        self._waited_ns += self.clock.now_ns() - waited.since_ns
+        self._waited_ns += self.waits.went_on_ns - waited.since_ns
         self._record(waited, inbox.missing)
         if inbox.missing:
             self.recorder.event(
@@ -421,7 +421,7 @@ class Node:
 
     def _record(self, wait: OpenWait, missing: Sequence[NodeId]) -> None:
         """Record a finished wait and its `missing` senders, unless all its messages were there when it began."""
-        now, since, limit = self.clock.now_ns(), wait.since_ns, wait.deadline_ns
+        now, since, limit = self.waits.went_on_ns, wait.since_ns, wait.deadline_ns
         at_once = wait.ended is WaitEnd.CAME and wait.last_src is None
         if now > since and wait.ended is not None and not at_once:
             deadline = None if limit is None or wait.asks else limit - since  # who asks goes by the answers

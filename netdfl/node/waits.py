@@ -152,8 +152,8 @@ class Waits:
             wait.have.update(each for each in taken.union(early) if sources is None or each in sources)
         if wait.have:
             wait.last_ns = wait.since_ns
-            if self.policy.deadline_ns == "auto":
-                self._learn(wait, len(wait.have), 0)
+            if self.policy.deadline_ns == "auto" and not wait.asks:  # else no deadline depends on how late they come
+                self.auto.came(len(wait.have), 0)
         if self.mailbox.num_kept and self._tells_loss and (ahead := self.mailbox.ahead(step_id)):
             wait.silent |= ahead
         timed_out = False
@@ -192,11 +192,6 @@ class Waits:
         if self.queries is None or policy.deadline_ns != "auto" or kind is not Kind.DATA:
             return False
         return sources is not None and self.can_ask(sources)
-
-    def _learn(self, wait: OpenWait, number: int, lag_ns: int) -> None:
-        """Add the lag of `number` messages to the automatic deadline, if senders can't be sent status queries."""
-        if not wait.asks:
-            self.auto.came(number, lag_ns)
 
     def _satisfied(self, wait: OpenWait) -> bool:
         if len(wait.have) >= wait.need:
@@ -299,8 +294,8 @@ class Waits:
             if now == wait.last_ns and wait.last_src is not None:  # they may have come together, or one by one
                 last = min(last, wait.last_src)
             wait.last_ns, wait.last_src = now, last
-            if self.policy.deadline_ns == "auto":
-                self._learn(wait, len(ours), wait.last_ns - wait.since_ns)
+            if self.policy.deadline_ns == "auto" and not wait.asks:
+                self.auto.came(len(ours), now - wait.since_ns)
                 if self._is_first and self._done is not None and self._hurry(wait):
                     self._set_deadline(wait)
         elif self._tells_loss:

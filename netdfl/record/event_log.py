@@ -120,14 +120,15 @@ def _in_order(told: _Told) -> list[str]:
 
 def _messages(outcome: Outcome, digests: Sequence[str], at_ns: int, seed: int, told: _Told) -> None:
     edges, (kind, incarnation, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
-    id, at = f"{kind._value_} {incarnation}.{round}.{step}.{attempt}", f"{at_ns} "
+    id = f"{kind._value_} {incarnation}.{round}.{step}.{attempt}"
     ends = f" {nbytes} {sent_ns} {arrived_ns} {FATE_TEXTS[fate]} "
     if len(digests) == 1:  # as below, without its lists
-        ((src, dst),), (digest,) = edges, digests
+        ((src, dst),) = edges
         one = f"message {src}->{dst} {id}"
         told[0].append(xxh3_64_intdigest(one.encode(), seed))
-        told[1].append(f"{at}{one}{ends}{digest}\n")
+        told[1].append(f"{at_ns} {one}{ends}{digests[0]}\n")
         return
+    at = f"{at_ns} "
     for first in range(0, len(digests), SOME):  # not more at once than stays in the processor's cache
         some = slice(first, first + SOME)
         about = [f"message {src}->{dst} {id}" for src, dst in edges[some]]
@@ -139,8 +140,7 @@ def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns:
     at, head = f"{at_ns} ", f"metric {of[0]} {of[1]} "
     about = [head + name for name in figures]
     told[0].extend([xxh3_64_intdigest(each.encode(), seed) for each in about])
-    values = [float(value).hex() for value in figures.values()]
-    told[1].extend([f"{at}{each} {value}\n" for each, value in zip(about, values, strict=True)])
+    told[1].extend([f"{at}{each} {float(x).hex()}\n" for each, x in zip(about, figures.values(), strict=True)])
 
 
 def content_digest(payload: Payload) -> str:

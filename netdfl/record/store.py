@@ -148,10 +148,10 @@ def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
     last: object = None
     text = ""
     for outcome in outcomes:
-        edges, *rest = outcome
+        rest = outcome[1:]
         if rest != last:
             last, text = rest, _outcome_text(outcome, at)
-        lines += [f'{{"src":{src},"dst":{dst},{text}' for src, dst in edges]
+        lines += [f'{{"src":{src},"dst":{dst},{text}' for src, dst in outcome.edges]
     return lines
 
 

@@ -249,9 +249,8 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
             deadlines[wait.round].append(deadline_s)
     starved = {(node, round): cpu_s for node, round, cpu_s in run.rows(_STARVED)}
     rounds: defaultdict[NodeId, list[EndedRound]] = defaultdict(list)
-    for node, *made in run.rows(_ROUNDS):
-        each = EndedRound(*made)
-        rounds[node].append(each._replace(cpu=starved.get((node, each.round))))
+    for node, begin, end, round, train in run.rows(_ROUNDS):
+        rounds[node].append(EndedRound(begin, end, round, train, starved.get((node, round))))
     outages: defaultdict[NodeId, list[NodeOutage]] = defaultdict(list)
     for node, kind, begin, end in read_outages(run.rows):
         outages[node].append(NodeOutage(begin, end, _OUTAGES.get(kind, LagReason.CRASH)))

@@ -88,8 +88,9 @@ class EvaluationTracker:
         models, first, num = self._models[round], self._awaited.get(round, 0), len(self._nodes)
         for index in range(first, first + num):
             node = self._nodes[index % num]
-            ended = self._status.nodes[node].phase in ENDED
-            if node not in models and not ended and self.joined.get(node, 0) <= round:
+            if node in models or self._status.nodes[node].phase in ENDED:
+                continue
+            if self.joined.get(node, 0) <= round:
                 self._awaited[round] = index % num
                 return True
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -35,6 +36,19 @@ def test_vectors_come_to_the_device_of_the_nodes_own() -> None:
     for like, device in ((X, "cpu"), (elsewhere, "meta")):
         assert encoded_vector(coded, QSGD, like).device.type == device
     assert followed(coded, QSGD, 0 * X).device.type == "cpu"
+
+
+def test_a_vector_is_read_once_and_freed_with_its_message_so_the_next_one_there_is_read_anew() -> None:
+    for value in range(100):  # many a payload lies where the one before it did
+        sent = Message(1, 0, Kind.DATA, 0, 0, 0, 0, pack(value + X))
+        read = vector(sent, X)
+        assert torch.equal(read, value + X)
+        assert vectors(Inbox([sent]), X)[1] is read is vector(sent, X)
+        freed = ref(read)
+        del read
+        assert freed() is not None
+        del sent
+        assert freed() is None
 
 
 @pytest.mark.parametrize("gamma", ["auto", 0.5])

@@ -21,6 +21,7 @@ node.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
@@ -135,7 +136,7 @@ class Fabric:
     def hasten(self, flight: FabricFlight) -> None:
         """Deliver the message `flight`, which is under way, at once, without the rest of its delay."""
         self._withdraw(flight)
-        self._arrive(flight.edge, flight.content)
+        self._arrive(flight.edge, flight.content, self._clock.now_ns())
 
     def _withdraw(self, flight: FabricFlight) -> None:
         held = flight.edge.target.take_held(lambda each: each[1] is flight.content)
@@ -157,7 +158,7 @@ class Fabric:
             self._submit(source, multicast)
             return count
         for number, (dst, payload) in enumerate(zip(multicast.dsts, multicast.payloads, strict=True)):
-            if self._edge(source, dst).backlog >= MOST_WAITING:
+            if (edge := source.edges.get(dst)) is not None and edge.backlog >= MOST_WAITING:
                 return number
             self._submit(source, multicast._replace(dsts=(dst,), payloads=(payload,)))
         return count
@@ -171,25 +172,22 @@ class Fabric:
         sizes = [payload.size or self._size(payload) for payload in payloads]
         self._ledger.sent(multicast, sum(sizes), now)
         if sizes.count(sizes[0]) == len(sizes):
-            record = SendRecord(id, sizes[0], now)
-            if record != self._record:
-                self._record = record  # what arrives with the same object gets a row together
+            if (id, sizes[0], now) != self._record:
+                self._record = SendRecord(id, sizes[0], now)  # what arrives with the same object gets a row together
             records: Iterable[SendRecord] = repeat(self._record)
         else:
             records = [SendRecord(id, nbytes, now) for nbytes in sizes]
         contents = zip(multicast.messages, records)  # noqa: B905 (one record may be that of all)
         order_key = message_order_key(self._seed, id)
-        for edge in self._engine.submit(source.route(dsts, self._edge), contents, id, sizes, order_key, now):
+        for edge in self._engine.submit(source.route(dsts, self._new_edge), contents, id, sizes, order_key, now):
             edge.add_to_backlog()
 
-    def _edge(self, source: FabricEnd, dst: NodeId) -> FabricEdge:
-        edge = source.edges.get(dst)
-        if edge is None:
-            path = self._links.common or self._links.path(source.node, dst)
-            if path.stages is not self._alike[0]:  # computed once for all links that share their stages
-                self._alike = path.stages, PathPlan.computed(path, changing=self._changing)
-            order_key = edge_order_key(self._seed, source.node, dst)
-            edge = source.edges[dst] = FabricEdge(source, self._ends[dst], path, self._alike[1], order_key)
+    def _new_edge(self, source: FabricEnd, dst: NodeId) -> FabricEdge:
+        path = self._links.common or self._links.path(source.node, dst)
+        if path.stages is not self._alike[0]:  # computed once for all links that share their stages
+            self._alike = path.stages, PathPlan.computed(path, changing=self._changing)
+        order_key = edge_order_key(self._seed, source.node, dst)
+        edge = source.edges[dst] = FabricEdge(source, self._ends[dst], path, self._alike[1], order_key)
         return edge
 
     async def room(self, edge: Edge) -> None:
@@ -226,34 +224,27 @@ class Fabric:
                 self._count_copy(content)
             if unit.corrupted:
                 content = with_bit_flipped(content[0], self._seed), content[1]
-        self._arrive(edge, content)
+        self._arrive(edge, content, now_ns)
 
     def _arrived_together(self, arrivals: Sequence[FabricArrival], now_ns: int) -> None:
         """Deliver messages that arrive at the same instant, in one call for each receiver."""
-        come: dict[FabricEnd, list[FabricArrival]] = {}
+        come: defaultdict[FabricEnd, list[FabricArrival]] = defaultdict(list)
         for arrival in arrivals:
-            target = arrival[1].target
-            if target in come:
-                come[target].append(arrival)
-            else:
-                come[target] = [arrival]
+            come[arrival[1].target].append(arrival)
         first = arrivals[0][2][1]
         alike = all([content[1] is first for _, _, content, _ in arrivals])
         in_order = partial(sorted, key=order_key_of) if alike else by_order_key
-        groups = [
-            (group[0][0], target, group) for target, group in zip(come, map(in_order, come.values()), strict=True)
-        ]
-        groups.sort(key=order_key_of)
         ended: dict[tuple[int, Fate], tuple[SendRecord, list[Edge], list[Payload]]] = {}
         delivered = ended[id(first), Fate.DELIVERED] = first, [], []
-        for _, target, group in groups:
-            fates = target.deliver([content[0] for _, _, content, _ in group])
+        for group in sorted(map(in_order, come.values()), key=lambda group: group[0][0]):
+            messages = [content[0] for _, _, content, _ in group]
+            fates = group[0][1].target.deliver(messages)
             if alike and fates.count(Fate.DELIVERED) == len(fates):  # nearly always
                 if first.sent_ns == now_ns:
                     for _, edge, _, _ in group:
                         edge.take_off_backlog()
                 delivered[1].extend([edge.edge for _, edge, _, _ in group])
-                delivered[2].extend([content[0].payload for _, _, content, _ in group])
+                delivered[2].extend([message.payload for message in messages])
                 continue
             for (_, edge, content, _), fate in zip(group, fates, strict=True):
                 message, record = content
@@ -269,13 +260,13 @@ class Fabric:
             if edges:
                 self._ledger.settled(as_outcome((edges, name, nbytes, sent_ns, now_ns, fate)), payloads)
 
-    def _arrive(self, edge: FabricEdge, content: Content) -> None:
+    def _arrive(self, edge: FabricEdge, content: Content, now_ns: int) -> None:
         sink = edge.target.sink
         (fate,) = (None,) if sink is None else sink.deliver((content[0],))
         if fate is None:
             self._hold(edge, content)
         else:
-            self._settle(edge, content, self._clock.now_ns(), fate)
+            self._settle(edge, content, now_ns, fate)
 
     def _hold(self, edge: FabricEdge, content: Content) -> None:
         """Hold a message for which the receiver's mailbox has no room; fail it if the receiver has crashed."""
@@ -296,7 +287,7 @@ class Fabric:
         """Offer the messages that wait for the mailbox of `target` to it again."""
         for edge, content in target.take_held():
             edge.take_off_backlog()
-            self._arrive(edge, content)
+            self._arrive(edge, content, self._clock.now_ns())
 
     # ending
 

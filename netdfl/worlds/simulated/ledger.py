@@ -165,13 +165,14 @@ class FleetLedger:
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
         """Count and record the fate that the messages in `outcome` share; they may have several senders."""
-        if outcome.fate is Fate.DELIVERED and outcome.id.kind is Kind.DATA:
-            self._delivered.append(outcome.edges)
-            self._num_delivered += len(outcome.edges)
+        edges, id, _, _, _, fate = outcome
+        if fate is Fate.DELIVERED and id.kind is Kind.DATA:
+            self._delivered.append(edges)
+            self._num_delivered += len(edges)
             if self._num_delivered > MOST_DELIVERED:
                 self._write_down()
         else:
-            for src, dst in outcome.edges:
+            for src, dst in edges:
                 self._nodes[src].count(dst, outcome)
         self._recorder.outcome(outcome, payloads)
 
