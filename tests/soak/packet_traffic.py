@@ -46,6 +46,11 @@ class Group(NamedTuple):
     mean_s: float
     last_s: float
 
+    @classmethod
+    def of(cls, arrivals: Mapping[int, float]) -> Group:
+        """The figures of arrivals in s."""
+        return cls(fmean(arrivals.values()), max(arrivals.values()))
+
 
 @dataclass
 class Traffic:
@@ -67,6 +72,18 @@ class Traffic:
 
     def by_model(self) -> Group:
         """Send the messages through the link engine with the model of TCP."""
+        return Group.of(self.arrivals_by_model())
+
+    def over_packets(self, folder: Path) -> Group:
+        """Send the messages over TCP between namespaces, with files in `folder`. Raises DisturbedError."""
+        return Group.of(self.arrivals_over_packets(folder))
+
+    def lasted(self, arrivals: Mapping[int, float]) -> dict[int, float]:
+        """How long each message took from its start to its arrival, in s, by its place."""
+        return {n: at_s - self.messages[n][0] for n, at_s in arrivals.items()}
+
+    def arrivals_by_model(self) -> dict[int, float]:
+        """When each message that comes is there by the model, in s after time 0, by its place."""
         scenario = load(self.document({"kind": "simulated", "loss_layer": "packet"}))
         streams, events, underlay = Streams(scenario.seed), compile_schedule(scenario), build_underlay(scenario)
         core = None if underlay is None else SharedCore(underlay, streams, over_tcp=True)
@@ -77,10 +94,10 @@ class Traffic:
         ]
         ends = drive(links, events, sent)
         assert len(ends) == len(sent)
-        return _group([end.at_ns / S - ZERO_S for end in ends if end.reason is None])
+        return {end.unit.round: end.at_ns / S - ZERO_S for end in ends if end.reason is None}
 
-    def over_packets(self, folder: Path) -> Group:
-        """Send the messages over TCP between namespaces, with files in `folder`. Raises DisturbedError."""
+    def arrivals_over_packets(self, folder: Path) -> dict[int, float]:
+        """When each message is there over TCP, in s after time 0, by its place. Raises DisturbedError."""
         file = folder / "traffic.yaml"
         file.write_text(json.dumps(self.document({"kind": "namespaces"})))
         with PacketNetwork(file, folder) as network:
@@ -92,21 +109,25 @@ class Traffic:
             if not self.events:
                 zero_ns += late + S // 10
             assert late < 0 or not self.events, f"the connections took {late / S:.2f} s too long; give ZERO_S more"
-            for at, src, dst, nbytes in sorted(self.messages):
-                edges[src, dst].due.append((zero_ns + round(at * S), nbytes))
-            for edge in edges.values():
-                edge.start()
-            arrived = [at_ns for edge in edges.values() for at_ns in edge.finish()]
+            for edge, connection in edges.items():
+                for n in self._over(edge):
+                    at, _, _, nbytes = self.messages[n]
+                    connection.due.append((zero_ns + round(at * S), nbytes))
+            for connection in edges.values():
+                connection.start()
+            ends = {edge: each.finish() for edge, each in edges.items()}
             if missed := judge_packets(network.end()):
                 raise DisturbedError(missed)
-        return _group([(at_ns - zero_ns) / S for at_ns in arrived])
+        arrived = {n: at_ns for edge, each in ends.items() for n, at_ns in zip(self._over(edge), each, strict=True)}
+        return {n: (at_ns - zero_ns) / S for n, at_ns in arrived.items()}
+
+    def _over(self, edge: Edge) -> list[int]:
+        """The places of the messages of `edge`, in the order in which they are sent."""
+        places = [n for n, (_, *between, _) in enumerate(self.messages) if tuple(between) == edge]
+        return sorted(places, key=lambda n: self.messages[n])
 
     def _edges(self) -> list[Edge]:
         return sorted({(src, dst) for _, src, dst, _ in self.messages})
-
-
-def _group(arrived_s: Sequence[float]) -> Group:
-    return Group(fmean(arrived_s), max(arrived_s))
 
 
 class Connection:
