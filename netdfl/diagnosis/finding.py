@@ -98,6 +98,8 @@ class Finding:
             return f"{again}{without}."
         if self.permanent or self.suspected:
             return f"{settings} would go on." if settings else "No setting of the scenario would end it."
+        if self.over:
+            return f"It is over; {settings} would not have waited for it." if settings else "It is over."
         ends = (
             "It ends by itself" if self.until_ns is None else f"It ends at {words.seconds(self.until_ns)} at the latest"
         )

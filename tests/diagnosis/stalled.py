@@ -140,7 +140,7 @@ STALLED = (
     gossip(
         "pause that ends",
         unreachable(
-            [0, 3], [4], at(3), "is paused until 20.04 s", "It ends at 20.04 s", over=True, remedies=(DEADLINE, BEATS)
+            [0, 3], [4], at(3), "is paused until 20.04 s", "It is over;", over=True, remedies=(DEADLINE, BEATS)
         ),
         events=[{"at": "35ms", "for": "20s", "pause": 4}],
     ),
@@ -199,7 +199,7 @@ STALLED = (
     gossip(
         "pause while others have deadlines",
         *(
-            unreachable([0, 3], [4], None, "paused and never resumed", "It ends at", over=True, remedies=())
+            unreachable([0, 3], [4], None, "paused and never resumed", "It is over.", over=True, remedies=())
             for _ in range(2)
         ),
         wait={"for": "all", "deadline": "3s"},
@@ -316,7 +316,7 @@ STALLED = (
             [0],
             [1],
             None,
-            ["mailbox of node 1, which is full", "It ends by itself"],
+            ["mailbox of node 1, which is full", "It is over;"],
             ["wait.for: all"],
             over=True,
         ),
@@ -358,7 +358,7 @@ STALLED = (
             [1, 3],
             [2],
             at(4),
-            ["node 2 has been at work in round 4", "It ends by itself"],
+            ["node 2 has been at work in round 4", "It is over;"],
             ["wait.for: any"],
             over=True,
         ),
@@ -371,9 +371,7 @@ STALLED = (
     ),
     gossip(
         "a loss that a deadline ends",
-        Stall(
-            Cause.LOST_MESSAGE, [3], [2], at(5), ["lost on 2->3", "It ends at 20.07 s at the latest."], (), over=True
-        ),
+        Stall(Cause.LOST_MESSAGE, [3], [2], at(5), ["lost on 2->3", "It is over."], (), over=True),
         wait={"for": "all", "deadline": "20s"},
         events=[lose(2, 3, 5)],
     ),

@@ -69,6 +69,11 @@ def test_a_finding_is_plain_data() -> None:
         ({"permanent": False}, ". Since 1 s. It ends by itself; `wait.deadline: auto` would not wait for it."),
         ({"permanent": False, "suspected": True}, ". Since 1 s. `wait.deadline: auto` would go on."),
         ({"permanent": False, "remedies": ()}, ". Since 1 s. It ends by itself."),
+        (
+            {"permanent": False, "over": True},
+            ". Since 1 s. It is over; `wait.deadline: auto` would not have waited for it.",
+        ),
+        ({"permanent": False, "over": True, "remedies": (), "until_ns": 9 * SECOND}, ". Since 1 s. It is over."),
         ({"permanent": False, "remedies": (), "until_ns": 9 * SECOND}, ". Since 1 s. It ends at 9 s at the latest."),
         (
             {"cause": Cause.BLOCKED_LOOP},

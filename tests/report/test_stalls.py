@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import LOSS, Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding, keep_stall
 from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, NodeNow, Snapshot, State, WaitNow
+from netdfl.record.base import WaitEnd, WaitRecord
 from netdfl.record.directory import RunDirectory
 from netdfl.record.kept_stalls import MOST_KEPT, kept_stalls
 from netdfl.record.run import Run, open_run
@@ -73,6 +75,18 @@ def test_of_many_stalls_the_first_is_told_and_the_others_are_folded(run: Run) ->
     assert section.lede.startswith("node 3 waits in round 5 for node 2")
     (table,) = section.tables
     assert (table.folded, table.caption, len(table.rows)) == (True, "All 4 stalls", 4)
+
+
+def test_a_stall_that_is_over_says_when_its_roots_went_on(run: Run) -> None:
+    finding, _ = stalled()
+    over = replace(finding, permanent=False, over=True, until_ns=600 * NS_PER_S, remedies=())
+    RunDirectory(run.path).write_json("result.json", {"deadlocks": [], "stalls": [over.to_json()]})
+    with StoreWriter(run.path, "003") as store:
+        for since, until in ((10, 20), (80, 390), (400, 900)):
+            store.wait(WaitRecord(3, 5, 0, Kind.DATA, since * MS, until * MS, None, WaitEnd.CAME, 2, ()))
+    (drawn,) = stalls_data(open_run(run.path))
+    assert (drawn["over"], drawn["until_s"]) == (True, 0.39)
+    assert drawn["text"].endswith("It is over.")
 
 
 def test_no_stall_no_section(run: Run) -> None:

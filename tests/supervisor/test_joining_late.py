@@ -126,7 +126,7 @@ def test_who_never_learns_of_the_absence_waits_and_is_told_when_it_ends(tmp_path
     comes = fleet(tmp_path / "comes", "{at: 20s, join: 3}", *sets)
     (first, _, last) = [stall["text"] for stall in comes.result["stalls"]]
     assert "for node 3, which joins at 20 s" in first
-    assert "It ends at 20 s at the latest" in first
+    assert "It is over" in first
     assert "for node 3, which joined late and is past that round" in last
     assert not any("crash" in stall["text"] or "lost" in stall["text"] for stall in comes.result["stalls"])
 

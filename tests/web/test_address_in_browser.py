@@ -137,6 +137,9 @@ def test_every_way_to_a_moment_keeps_it_exactly(folder: Path, late: str, opened:
     began = f"{1000 * began_s:g} ms"
     assert page.inner_text("#moment").startswith(f"{began}, round")
     assert f"The handle is where it began, at {began};" in page.inner_text("#stall")
+    ((ended_s,),) = found.rows("SELECT max(until_s) FROM waits WHERE node IN (1, 3) AND since_s <= ?", [began_s])
+    assert f"It ended at {ended_s:.3g} s." in page.inner_text("#stall")
+    assert "at the latest" not in page.inner_text("#stall")
     again = opened(page.url)
     again.locator("#moment", has_text=f"{began}, round").wait_for()
     again.locator("#find-node").fill("1")

@@ -149,6 +149,23 @@ def test_a_link_that_is_clicked_says_what_it_lost(folder: Path, opened: Open) ->
     assert re.search(rf"loss\s+50\.0%\s+{100 * lost / sent:.1f}%", panel)
 
 
+def test_a_link_says_that_events_ask_for_loss_too(folder: Path, opened: Open) -> None:
+    page = opened(file_of(folder, "stalled"))
+    page.locator("#find-link").fill("2-3")
+    page.keyboard.press("Enter")
+    assert re.search(r"loss\s+none, and by events\s+\d", page.inner_text("#panel"))
+    assert "0 ms: queues, size, spread" in page.inner_text("#panel")
+
+
+@at_both_widths
+def test_boxes_that_scroll_have_a_shadow_where_there_is_more(folder: Path, opened: Open) -> None:
+    page = opened(file_of(folder, "stalled"))
+    page.locator("[data-stall='0']").click()
+    for box in ("#stall .scroll", ".lanebox", "#panel", "#sections .scroll"):
+        found = page.locator(box).first.evaluate("(box) => getComputedStyle(box).backgroundAttachment")
+        assert found.split(", ")[:8] == ["local"] * 4 + ["scroll"] * 4
+
+
 @at_both_widths
 def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "stalled"))

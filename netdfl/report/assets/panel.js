@@ -113,12 +113,13 @@ function compared(link, mine) {
   const steady = mine.filter((rule) => rule.event === null);
   const asked = (/** @type {string} */ figure_) => { const of = steady.filter((rule) => figure_ in rule.figures); const closest = of[of.length - 1]; return closest ? closest.figures[figure_] : null; };
   const over = Math.max(1, link.sent - (link.of.unfinished ?? 0)), loss = asked("stationary_loss"), mean = asked("mean_ns"), rate = asked("rate_bps");
+  const byEvents = mine.some((rule) => rule.event !== null && "stationary_loss" in rule.figures);
   const fastest = link.delays.length ? Math.min(...link.delays) : null, median = quantile(link.delays, 0.5);
   const measured = median ? 8 * link.nbytes / link.sent / median : null;
   return [
-    ["loss", loss === null ? "none" : percent(loss), percent((link.of.lost ?? 0) / over)],
+    ["loss", `${loss === null ? "none" : percent(loss)}${byEvents ? ", and by events" : ""}`, percent((link.of.lost ?? 0) / over)],
     ["delay", mean === null ? "–" : `${seconds(mean / 1e9)}, mean of the rule`, median === null ? "–" : `${seconds(median)}, median of all`],
-    ["beyond its fastest", "–", median === null || fastest === null ? "–" : `${seconds(median - fastest)}: queues, size, spread`],
+    ["beyond its fastest", "–", median === null || fastest === null ? "–" : `${seconds(Math.round(1e9 * (median - fastest)) / 1e9)}: queues, size, spread`],
     ["rate", rate === null ? "–" : `${figure(rate / 1e6)} Mbit/s`, measured === null ? "–" : `${figure(measured / 1e6)} Mbit/s, a mean message over the median delay`],
   ];
 }

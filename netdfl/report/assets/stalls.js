@@ -30,7 +30,8 @@ function tell() {
   const stall = view.data.stalls[open];
   if (!stall) return;
   const began = now() === stall.began_s ? `The handle is where it began, at ${seconds(stall.began_s)}` : `It began at ${seconds(stall.began_s)}`;
-  const words = stall.found_s > stall.began_s ? `${began}; the graph is of ${seconds(stall.found_s)}, when it was found.` : `${began}.`;
+  const ended = stall.over && stall.until_s !== null ? ` It ended at ${seconds(stall.until_s)}.` : "";
+  const words = stall.found_s > stall.began_s ? `${began}; the graph is of ${seconds(stall.found_s)}, when it was found.${ended}` : `${began}.${ended}`;
   if (when.textContent !== words) when.textContent = words;  // or each step of the handle would be read aloud
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.record.kept_stalls import StallForm, kept_stalls
+from netdfl.record.kept_stalls import FindingForm, StallForm, kept_stalls
 from netdfl.record.run import Run
 from netdfl.report.data.frame import Made
 
@@ -20,10 +20,10 @@ def stalls(run: Run) -> list[Made]:
         (each.get("cause"), each.get("round"), tuple(each.get("roots", ()))): each
         for each in (*result.get("deadlocks", ()), *result.get("stalls", ()))
     }
-    return [_stall(kept, last) for kept in kept_stalls(run.path)[:MOST_STALLS]]
+    return [_stall(run, kept, last) for kept in kept_stalls(run.path)[:MOST_STALLS]]
 
 
-def _stall(kept: StallForm, last: Mapping[tuple[object, ...], Made]) -> Made:
+def _stall(run: Run, kept: StallForm, last: Mapping[tuple[object, ...], Made]) -> Made:
     found = kept["finding"]
     order = dict.fromkeys([*found["roots"], *found["culprits"], *found["behind"]])
     nodes = list(order)[:MOST_NODES]
@@ -49,6 +49,15 @@ def _stall(kept: StallForm, last: Mapping[tuple[object, ...], Made]) -> Made:
         "num_nodes": len(order),
         "waits": waits,
         "since": since,
-        "until_s": ended.get("until_s"),
+        "until_s": _ended_s(run, found) if ended.get("over") else ended.get("until_s"),
         "over": bool(ended.get("over", False)),
     }
+
+
+def _ended_s(run: Run, found: FindingForm) -> float | None:
+    """Return when a stall that is over ended, in seconds: the last of its roots went on then. None if not recorded."""
+    ((end_s,),) = run.rows(
+        "SELECT max(until_s) FROM waits WHERE list_contains($roots, node) AND since_s <= $began AND until_s > $began",
+        {"roots": found["roots"], "began": found["began_s"]},
+    )
+    return None if end_s is None else float(end_s)
