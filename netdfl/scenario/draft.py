@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from netdfl.scenario.load import loads
@@ -16,7 +17,7 @@ name: {name}
 seed: 0  # every random stream comes from it; another seed is another run
 nodes: {nodes}  # each trains on its own data
 rounds: {rounds}  # of each node, at its own pace
-world: {world}  # or simulated (one process, repeatable), namespaces, containers, slurm, ray
+world: {world}  # or {others}
 task:
   dataset: {{name: {dataset}, partition: {{kind: dirichlet, alpha: 0.3}}}}  # `netdfl list datasets`, \
 `netdfl list partitions`
@@ -29,6 +30,11 @@ topology: {topology}  # `netdfl list topologies`
 expect:  # what makes the run a pass; `netdfl list expect`
   deadlock: none
 """
+_WORLDS: Mapping[str, str] = {
+    "simulated": "simulated (one process, repeatable)",
+    "processes": "processes (real gRPC)",
+    **{name: name for name in ("namespaces", "containers", "slurm", "ray")},
+}
 _LINKS = "links:  # `netdfl list links`; what is not said is perfect\n  default: {{{rules}}}\n"
 _NO_LINKS = "# links:  # perfect links; make them worse like this (`netdfl list links`)\n"
 _NO_LINKS += "#   default: {loss: 5%, latency: 20ms, rate: 10Mbit}\n"
@@ -61,7 +67,8 @@ class Draft:
         rules = {key: getattr(self, key) for key in ("loss", "latency", "rate") if getattr(self, key)}
         written = ", ".join(f"{key}: {value}" for key, value in rules.items())
         links = _LINKS.format(rules=written) if rules else _NO_LINKS
-        text = _aligned(_TEXT.format(file=file, schema=SCHEMA, links=links, **vars(self)))
+        others = ", ".join(words for name, words in _WORLDS.items() if name != self.world)
+        text = _aligned(_TEXT.format(file=file, schema=SCHEMA, links=links, others=others, **vars(self)))
         loads(text, file=file)
         return text
 

@@ -93,6 +93,15 @@ def test_a_draft_is_a_valid_scenario_with_a_comment_at_each_choice(said: dict[st
     assert all("#" in line for line in text.splitlines() if line.split(":")[0] in ("nodes", "algorithm", "topology"))
 
 
+@pytest.mark.parametrize("world", ["processes", "simulated", "namespaces"])
+def test_a_draft_names_the_other_worlds(world: str) -> None:
+    (line,) = (each for each in Draft(name="mine", world=world).text("mine.yaml").splitlines() if "world:" in each)
+    written, others = line.split("#")
+    assert written.strip() == f"world: {world}"
+    assert not re.search(rf"\b{world}\b", others)
+    assert len(re.findall(r"\b(processes|simulated|namespaces|containers|slurm|ray)\b", others)) == 5
+
+
 def test_new_writes_by_options_and_leaves_what_is_there(tmp_path: Path) -> None:
     file = tmp_path / "mine" / "clinics.yaml"
     arguments = ["new", str(file), "--nodes", "5", "--latency", "20ms"]

@@ -114,3 +114,20 @@ def test_every_key_of_a_study_is_listed_with_its_type_its_default_and_a_sentence
     assert (seeds["type"], seeds["default"]) == ("whole number", Sweep.model_fields["seeds"].default)
     text = printed(lambda console: show_part("study", seeds, console))
     assert {"whole", "number", "5"} <= set(words(text))
+
+
+def test_a_worlds_parameters_have_a_sentence_each_and_compute_has_a_list() -> None:
+    found = row("worlds", "simulated")
+    told = found["about_parameters"]
+    assert isinstance(told, dict)
+    assert set(told) == set(found["parameters"])  # type: ignore[call-overload]
+    text = printed(lambda console: show_part("worlds", found, console))
+    assert all(set(words(sentence)) <= set(words(text)) for sentence in told.values())
+    assert "netdfl list compute" in told["compute"]
+    kinds = {each["name"]: each for each in rows("compute")}
+    assert {"constant", "uniform", "lognormal", "measured", "table"} <= set(kinds)
+    assert found["parameters"]["compute"] == "constant"  # type: ignore[index]
+    assert "time" in kinds["constant"]["parameters"]  # type: ignore[operator]
+    assert "Use the same time for every local round." in printed(
+        lambda console: show_parts("compute", rows("compute"), console)
+    )

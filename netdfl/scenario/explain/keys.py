@@ -24,7 +24,7 @@ from netdfl.scenario.model.parts import Part, builder
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.signatures import Record, about, record_model, summary
 from netdfl.scenario.model.task import AUGMENTATIONS, DATASETS, LOSSES, METRICS, MODELS, PARTITIONS, TASK
-from netdfl.scenario.model.world import DETECTOR, WORLD
+from netdfl.scenario.model.world import COMPUTE, DETECTOR, WORLD
 
 CATALOGUE: Mapping[str, Choices] = {
     "algorithms": ALGORITHMS,
@@ -44,6 +44,7 @@ CATALOGUE: Mapping[str, Choices] = {
     "latencies": link_choices("latency"),
     "rates": link_choices("rate"),
     "worlds": WORLD,
+    "compute": COMPUTE,
     "failure_detectors": DETECTOR,
 }
 _BRIEFS = listed("netdfl.algorithms.catalog", "BRIEFS")
@@ -61,7 +62,8 @@ def _part_row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, obj
     if isinstance(entry, Entry):
         row |= {"family": entry.family, "needs": sorted(entry.needs), "source": entry.source}
         row |= {"brief": _BRIEFS()[kind]}
-    return row | {"parameters": _parameters(model), "about": about(part)}
+    told = {name: field.description for name, field in _fields(model).items() if field.description and name != "kind"}
+    return row | {"parameters": _parameters(model), "about": about(part), "about_parameters": told}
 
 
 def _parameters(model: type[BaseModel]) -> dict[str, object]:
@@ -72,7 +74,7 @@ def _parameters(model: type[BaseModel]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, field in model.model_fields.items():
         if name in names:
-            found[field.alias or name] = "required" if field.is_required() else written_default(model, name)
+            found[field.alias or name] = _default(field.alias or name, field, model)
     return found
 
 
@@ -102,6 +104,7 @@ ABOUT: Mapping[str, str] = {
     "latencies": "Rules for how long a message is under way.",
     "rates": "Rules for how many bytes a link carries a second.",
     "worlds": "Where the fleet runs: simulated, processes, namespaces, containers, a cluster.",
+    "compute": "What a local round takes in virtual time, in the simulated world.",
     "failure_detectors": "How nodes learn who is gone.",
     SCENARIOS: "The scenarios that come with netdfl, ready to run by name.",
     FIGURES: "What the figures of a study can show, and by what.",

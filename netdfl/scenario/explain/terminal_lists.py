@@ -119,7 +119,9 @@ def show_part(what: str, row: Row, console: Console) -> None:
         _show(_grid(facts), console)
     if parameters := row.get("parameters"):
         console.print(Text("Parameters and their defaults", style="bold"))
-        _show(_grid([(name, _written(default)) for name, default in parameters.items()]), console)
+        told = row.get("about_parameters", {})
+        lines = [(name, _written(default), told.get(name, "")) for name, default in parameters.items()]
+        _show(_grid(lines if told else [line[:2] for line in lines]), console)
     if "family" in row:
         console.print(Text("In a scenario", style="bold"))
         console.print(Padding(Text(example(row)), (0, 2)))

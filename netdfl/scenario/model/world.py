@@ -156,7 +156,9 @@ class SimulatedOptions(WorldOptions):
 
     kind: Literal["simulated"] = "simulated"
     compute: Annotated[Part, COMPUTE] = Field(
-        {"kind": "constant"}, validate_default=True, description="What a local round takes in virtual time."
+        {"kind": "constant"},
+        validate_default=True,
+        description="What a local round takes in virtual time, like 10ms; `netdfl list compute` has the kinds.",
     )
     stragglers: Stragglers | None = Field(None, description="Nodes that compute slower than the others.")
     as_others: Nodes = Field(
