@@ -18,7 +18,7 @@ TEST = (
 SHORT_TEST = f"paired t-tests over the seeds, corrected by Holm, {LEVEL:g}"
 DETAILS = (
     "What differs does so by the test of the differences, or in every run. Equal numbers are marked alike. Nothing is "
-    "marked where that would be all, where no two rows share two seeds, or where it is not known whether more is better"
+    "marked where all rows would be, where no two rows share two seeds, or where it is not known whether more is better"
 )
 DAGGER = (
     "† Not compared with the best, as the two share fewer than two seeds; neither bold nor plain says anything of it."
@@ -40,20 +40,25 @@ def bold_rule(points: Sequence[GridPoint]) -> str:
     named = " and ".join(key_words(path, paths) for path in others)
     level = f"for each {named} " if named else ""
     shown = f"the best mean, and the next ones down to the first that differs from it significantly ({SHORT_TEST})"
-    return f"Bold: {level}{shown}; nothing where that would be all."
+    return f"Bold: {level}{shown}; none where all would be bold."
 
 
-def caption_start(names: Sequence[str], title: str, seeds: str, *, deviation: bool, interval: bool) -> str:
-    """Return the first sentence of a table's caption: the metrics `names` of the sweep `title`, and what is printed.
+def caption_head(names: Sequence[str], name: str, title: str) -> str:
+    """Return the beginning of a table's caption: the metrics `names`, and the `title` or, without one, the `name`."""
+    told = " and ".join(filter(None, [", ".join(map(words, names[:-1])), *map(words, names[-1:])]))
+    what = told[0].upper() + told[1:] if 0 < len(names) <= MOST_NAMED else "Results"
+    return f"{title.rstrip('.')}. {what}" if title else f"{what} of {name}"
+
+
+def caption_start(head: str, seeds: str, *, deviation: bool, interval: bool) -> str:
+    """Return the first sentence of a table's caption: its `head`, and what is printed.
 
     `seeds` is the number of runs of a point as text, such as `2 to 3`. The sign ± is that of plain text.
     """
-    told = " and ".join(filter(None, [", ".join(map(words, names[:-1])), *map(words, names[-1:])]))
-    what = told[0].upper() + told[1:] if 0 < len(names) <= MOST_NAMED else "Results"
     if seeds == "1":
-        return f"{what} of {title}, one seed."
+        return f"{head}, one seed."
     below = ", below it the 95% confidence interval of the mean" if interval else ""
-    return f"{what} of {title}: mean{' ± standard deviation' if deviation else ''} over {seeds} seeds{below}."
+    return f"{head}: mean{' ± standard deviation' if deviation else ''} over {seeds} seeds{below}."
 
 
 def column_notes(names: Sequence[str], logs: frozenset[str]) -> list[str]:

@@ -25,6 +25,7 @@ from netdfl.study.keeping import FINISHED, Manner, kept
 from netdfl.study.plan import Cell
 from netdfl.study.runners.base import BROKE, UNUSABLE, USUAL, CellOrder, RunNeeds, Runner, StudyOrder, path_beside
 from netdfl.study.runners.local import LocalRunner
+from netdfl.study.untimed import untimed_work
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class CellResult:
     problems: tuple[Problem, ...] = ()
     notices: tuple[str, ...] = ()
     """Remarks on the cell's scenario, such as what `auto` stands for."""
+    untimed: str = ""
+    """The local work of its scenario, if local rounds take no virtual time (`netdfl.study.untimed`)."""
 
     @property
     def failed(self) -> bool:
@@ -74,6 +77,8 @@ class CellJob:
     """The CPU time in s that the run will take; 0 if it is not known."""
     notices: tuple[str, ...] = ()
     """Remarks on the cell's scenario, such as what `auto` stands for."""
+    untimed: str = ""
+    """The local work of its scenario, if local rounds take no virtual time (`netdfl.study.untimed`)."""
 
 
 def look(
@@ -93,12 +98,12 @@ def look(
             error = told(error, cell) if told else error
             found.append(CellResult(cell, folder, UNUSABLE, None, str(error), problems=tuple(problems_in(error))))
             continue
-        path = _place(folder, loaded)
+        path, untimed = _place(folder, loaded), untimed_work(loaded)
         ran = finished(cell, path)
         if ran is None:
-            waiting.append(CellJob(scenario, cell, path, loaded.world.kind, notices=loaded.notices))
+            waiting.append(CellJob(scenario, cell, path, loaded.world.kind, notices=loaded.notices, untimed=untimed))
         else:
-            found.append(replace(ran, notices=loaded.notices))
+            found.append(replace(ran, notices=loaded.notices, untimed=untimed))
     return found, waiting
 
 
@@ -167,7 +172,7 @@ def run_all(
                 continue
             for job in alike:
                 ran = finished(job.cell, job.path) or CellResult(job.cell, job.path, code, None, _log(job))
-                done(replace(ran, notices=job.notices))
+                done(replace(ran, notices=job.notices, untimed=job.untimed))
     except BaseException:
         runner.stop()
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ from netdfl.study.plan import Values
 
 Labels = Mapping[tuple[str, str], str]
 """Short texts of varied values, by path and whole text."""
+_SHARE = re.compile(r"0|0?\.\d+|0\.|1(\.0*)?")
 _KEYS = {
     "algorithm.lr": "learning rate",
     "links.default.loss": "message loss",
@@ -37,7 +39,8 @@ def key_words(path: str, paths: Sequence[str] = ()) -> str:
 def labels_of(values: Iterable[Values]) -> Labels:
     """Return labels for the values of a grid that are mappings, such as `{name: dfedsam, rho: 0.1}`: what differs.
 
-    `values` are those of each point. The labels of a key's values are all different.
+    Shares beside percentages are in percent. `values` are those of each point. The labels of a key's values are all
+    different.
     """
     texts: dict[str, dict[str, None]] = {}
     for point in values:
@@ -52,13 +55,24 @@ def shortened(values: Values, labels: Labels) -> Values:
 
 
 def _labels(texts: Sequence[str]) -> dict[str, str]:
-    """Return a label for each of a key's values; empty if none is a mapping, or labels would not tell them apart."""
+    """Return a label for each of a key's values where one is a mapping or a percentage.
+
+    The result is empty if labels would not tell the values apart.
+    """
     if not any(text.startswith("{") for text in texts):
-        return {}
+        return _percentages(texts)
     known = {text: dict(_leaves(_value(text))) for text in texts}
     names = [each.get("") for each in known.values()]
     found = {text: _label(each, list(known.values()), named=len(set(names)) > 1) for text, each in known.items()}
     return found if len(set(found.values()) - {""}) == len(texts) else {}
+
+
+def _percentages(texts: Sequence[str]) -> dict[str, str]:
+    """Return the shares among a key's values in percent, if another value is, so that 0 beside 10% is 0%."""
+    if not any(text.endswith("%") for text in texts):
+        return {}
+    found = {text: f"{100 * float(text):g}%" if _SHARE.fullmatch(text) else text for text in texts}
+    return found if len(set(found.values())) == len(texts) else {}
 
 
 def _value(text: str) -> object:

@@ -17,9 +17,10 @@ from netdfl.study.cells import CellResult
 from netdfl.study.curves import MOST_BANDS, STROKES, Stroke, by_line, looks_of, note_of, of_fleet, sent
 from netdfl.study.labels import key_words
 from netdfl.study.plan import Values
-from netdfl.study.plots import columns, legend_below, name_y, open_frame, save
+from netdfl.study.plots import columns, legend_below, name_y, noted, open_frame, save
 from netdfl.study.rivals import level_of, rival_key, rival_of
 from netdfl.study.summary import LEAST, Estimate, estimate, estimate_log, within
+from netdfl.study.untimed import time_note
 
 GRID = 60
 """The number of points of a mean curve over time or bytes, where the points of single runs differ."""
@@ -27,6 +28,8 @@ MOST_ROWS = 4
 """The most rows of panels, one for each level of what varies beside the methods."""
 WIDTH, HEIGHT = 2.5, 2.3
 """The size of a panel in inches: letters of a plot as wide as a page's text can still be read."""
+NOTE_HEIGHT = 0.14
+"""The height of a line of notes, in inches."""
 Trace = tuple[Sequence[float], Sequence[float]]
 """The points of one run: the abscissas (round, seconds or bytes), and the metric at each."""
 
@@ -95,7 +98,11 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
         looks = {name: (color, STROKES[0]) for name, (color, _) in looks.items()}
     width = 1 + WIDTH * len(panels)
     ncols = columns(set(labels.values()), width, most=3)
+    note = _note(panels, max(map(len, lines.values())), max(map(len, rows.values())), log=log)
+    covered = _covered(rows, _heights(next(iter(panels.values())), log=log), labels)
+    notes = [note, *covered, *([time_note(each.untimed for each in ran)] if TIME in panels else [])]
     height = 0.8 + HEIGHT * len(rows) + 0.3 * len(set(labels.values())) / ncols
+    height += NOTE_HEIGHT * noted(notes, width).count("\n")
     figure = Figure(figsize=(width, height), dpi=160, layout="constrained")
     grid = figure.subplots(len(rows), len(panels), sharex="col", sharey=True, squeeze=False)
     for row, (level, names) in zip(grid, rows.items(), strict=True):
@@ -103,17 +110,19 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
             _draw_bands(axes, {labels[name]: bands[name] for name in names}, {labels[n]: looks[n] for n in names})
         name_y(row[0], FigureSpec(y=metric, x="round", log=log))
         row[0].set_title(level, loc="left", fontsize=10)
+    virtual = all((each.result or {}).get("world") == "simulated" for each in ran)
     for axes, name in zip(grid[-1], panels, strict=True):
-        virtual = name == TIME and all((each.result or {}).get("world") == "simulated" for each in ran)
-        axes.set_xlabel(f"virtual {name}" if virtual else name)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
-        if "bytes" in name:
-            axes.xaxis.set_major_formatter(EngFormatter("B"))
-    most = max(map(len, rows.values()))
-    note = _note(panels, max(map(len, lines.values())), most, log=log)
-    covered = _covered(rows, _heights(next(iter(panels.values())), log=log), labels)
-    legend_below(figure, ncols, "\n".join([note, *covered]))
+        _name_x(axes, name, virtual=virtual)
+    legend_below(figure, ncols, notes)
     save(figure, folder / f"{metric}_learning.png")
+
+
+def _name_x(axes: Axes, name: str, *, virtual: bool) -> None:
+    """Label the axis of rounds, time or bytes; time is `virtual` where all runs are simulated."""
+    axes.set_xlabel(f"virtual {name}" if virtual and name == TIME else name)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
+    if "bytes" in name:
+        axes.xaxis.set_major_formatter(EngFormatter("B"))
 
 
 def _panels(lines: Mapping[str, Sequence[CellResult]], metric: str, *, log: bool) -> dict[str, dict[str, CurveBand]]:

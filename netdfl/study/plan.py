@@ -42,6 +42,7 @@ class GridPlan:
         figures: the plots to draw.
         learning: the metrics of the fleet to draw over rounds, time and bytes.
         source: the grid's part of the study's file; None for a grid that is not from a study.
+        title: what captions and headings call it; empty: its name.
     """
 
     name: str
@@ -52,6 +53,7 @@ class GridPlan:
     figures: Sequence[FigureSpec]
     learning: Sequence[str] = ()
     source: GridSource | None = None
+    title: str = ""
 
     def told(self, error: InputError, cell: Cell | None = None) -> InputError:
         """Return an error of the scenario, or of a cell, with the places of mistakes in the study or in `--vary`."""
@@ -227,7 +229,7 @@ def _plan(name: str, sweep: Sweep, folder: Path, study: Document) -> GridPlan:
         each if "log" in each.model_fields_set else each.model_copy(update={"log": each.y in LOGS})
         for each in sweep.figures
     ]
-    return GridPlan(name, scenario, cases, vary, sweep.seeds, figures, LEARNING, source)
+    return GridPlan(name, scenario, cases, vary, sweep.seeds, figures, LEARNING, source, sweep.title)
 
 
 def _overrides(cases: Cases, sweep: Sweep, directory: str) -> dict[str, Sequence[str]]:

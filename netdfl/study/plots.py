@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -35,15 +36,17 @@ BEFORE_NAME = 8
 """The width of what is before a legend's name, in letters."""
 NOTE_SIZE, NOTE_COLOR = 8, "#555555"
 """How the note on a plot looks, in points and as a color."""
+NOTE_LETTERS = 16
+"""How many letters of a note have room in an inch."""
 MOST_TICKS = 8
 """The most varied values that an axis of numbers has as its ticks, where they don't lie close to each other."""
 PlotLines = dict[str, list[tuple[str, Estimate]]]
 """Lines by name: pairs of a value of x, as text, and an estimate of y."""
 
 
-def draw(points: Sequence[GridPoint], drawn: FigureSpec, path: Path) -> None:
-    """Draw one plot of a sweep's points, specified by `drawn`, to `path`, as PNG and PDF."""
-    save(figure_of(points, drawn), path)
+def draw(points: Sequence[GridPoint], drawn: FigureSpec, path: Path, note: str = "") -> None:
+    """Draw one plot of a sweep's points, specified by `drawn`, to `path`, as PNG and PDF, with a `note` below."""
+    save(figure_of(points, drawn, note), path)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -57,8 +60,8 @@ def save(figure: Figure, path: Path) -> None:
             figure.savefig(path.with_suffix(ending))
 
 
-def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
-    """Return the plot of a sweep's points that `drawn` specifies.
+def figure_of(points: Sequence[GridPoint], drawn: FigureSpec, note: str = "") -> Figure:
+    """Return the plot of a sweep's points that `drawn` specifies, with a `note` below.
 
     Points with ordered values of x are joined by lines, categories are not.
     """
@@ -80,7 +83,8 @@ def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
     first = canvas.axes[0]
     name_y(first, drawn)
     if names:
-        legend_below(canvas, ncols, bar_note(max(len(point.figures.get(drawn.y, ())) for point in points), drawn))
+        about_bars = bar_note(max(len(point.figures.get(drawn.y, ())) for point in points), drawn)
+        legend_below(canvas, ncols, [about_bars, note])
     return canvas
 
 
@@ -98,15 +102,21 @@ def bar_note(num_seeds: int, drawn: FigureSpec) -> str:
     return f"dot: the {'geometric ' * drawn.log}mean over {num_seeds} seeds; bar: its 95 % confidence interval"
 
 
-def legend_below(figure: Figure, ncols: int, note: str) -> None:
-    """Put the legend of the figure's first axes below all of them, with a note on what lines, bands or bars are."""
+def noted(notes: Iterable[str], width: float) -> str:
+    """Return the notes on a plot of `width` inches, each on lines of its own that have room there."""
+    letters = int(width * NOTE_LETTERS)
+    return "\n".join(line for note in notes for line in textwrap.wrap(note, letters))
+
+
+def legend_below(figure: Figure, ncols: int, notes: Iterable[str]) -> None:
+    """Put the legend of the figure's first axes below all of them, with notes on what lines, bands or bars are."""
     legend = figure.legend(
         *figure.axes[0].get_legend_handles_labels(),
         loc="outside lower center",
         ncols=ncols,
         frameon=False,
         fontsize=NOTE_SIZE,
-        title=note,
+        title=noted(notes, figure.get_figwidth()),
         title_fontsize=NOTE_SIZE,
     )
     legend.get_title().set_color(NOTE_COLOR)

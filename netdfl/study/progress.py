@@ -45,6 +45,7 @@ class StudyPlan:
         is_sweep: whether this is a sweep; else it is a published table.
         figures: the plots that a sweep draws.
         learning: the metrics that a sweep draws over rounds, time and bytes.
+        title: what captions and headings of its tables call it; empty: its name.
     """
 
     name: str
@@ -55,6 +56,7 @@ class StudyPlan:
     is_sweep: bool = True
     figures: Sequence[FigureSpec] = ()
     learning: Sequence[str] = ()
+    title: str = ""
 
     def write(self, file: Path) -> None:
         """Write the plan. Raises RunError if it can't be written."""
@@ -67,6 +69,7 @@ class StudyPlan:
             "table": os.path.relpath(self.table, file.parent),
             "figures": [each.model_dump() for each in self.figures],
             "learning": list(self.learning),
+            "title": self.title,
             "cells": [asdict(cell) | {"run": run} for cell, run in self.cells.items()],
         }
         with writing(file, RunError):
@@ -89,6 +92,7 @@ class StudyPlan:
                 bool(data["is_sweep"]),
                 [FigureSpec.model_validate(each) for each in data["figures"]],
                 data["learning"],
+                str(data.get("title", "")),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{file} is no plan of a study: {error!r}; run the study's command again") from error

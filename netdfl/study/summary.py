@@ -209,8 +209,8 @@ class PairedDifference:
         p: the p-value of the paired t-test.
         p_holm: the p-value corrected for all pairs tested in this metric.
         tested: false if each point has the same value in all its runs, or both have the same for every seed, up to
-            rounding (`SAME`), or the count of one is that of the other and as much more in every run, so that chance
-            plays no part.
+            rounding (`SAME`, and `NOISE` of what is averaged by its logarithm), or the count of one is that of the
+            other and as much more in every run, so that chance plays no part.
         comparisons: the number of tested pairs that `p_holm` is corrected for.
     """
 
@@ -272,6 +272,7 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
         return None
     pairs = _without_rounding([(a.by_seed[seed][figure], b.by_seed[seed][figure]) for seed in seeds])
     if log:
+        pairs = [(x, x if max(x, y) <= NOISE else y) for x, y in pairs]
         pairs = [(math.log(max(x, LEAST)), math.log(max(y, LEAST))) for x, y in pairs]
     apart = [y - x for x, y in pairs]
     found = estimate(apart)

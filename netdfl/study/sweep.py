@@ -23,14 +23,16 @@ from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.checking import checked_grids, first_seed
 from netdfl.study.figure_files import names_of, remove, stems_of
 from netdfl.study.labels import Labels, labels_of, shortened
+from netdfl.study.number_text import number
 from netdfl.study.plan import LEARNING, LOGS, Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
 from netdfl.study.plots import is_word, name_of
 from netdfl.study.progress import FILE, StudyPlan, StudyState
 from netdfl.study.refusals import check_values
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
-from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
+from netdfl.study.summary import GridPoint, estimates, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
+from netdfl.study.untimed import TIMED, as_notices, time_note
 from netdfl.study.warned import notices_of, warnings_of
 
 SHOWN = (
@@ -115,13 +117,13 @@ def as_progress(grid: _Grid, jobs: int) -> StudyPlan:
     paths = {each.cell: each.path.name for each in grid.known} | {job.cell: job.path.name for job in grid.waiting}
     plan, cells = grid.plan, {cell: paths[cell] for cell in grid.cells}
     folder, table = grid.out / "cells", grid.out / "table.md"
-    return StudyPlan(plan.name, jobs, folder, cells, table, True, plan.figures, plan.learning)
+    return StudyPlan(plan.name, jobs, folder, cells, table, True, plan.figures, plan.learning, plan.title)
 
 
 def write_so_far(folder: Path, study: StudyState) -> None:
     """Write the tables and plots of an unfinished grid from the runs so far."""
     plan = study.plan
-    grid = GridPlan(plan.name, folder / FILE, {}, {}, 0, plan.figures, plan.learning)
+    grid = GridPlan(plan.name, folder / FILE, {}, {}, 0, plan.figures, plan.learning, title=plan.title)
     write_results(study.finished, grid, folder, Console(quiet=True))
 
 
@@ -203,7 +205,7 @@ def _notes(cells: Sequence[CellResult | CellJob], labels: Labels) -> list[str]:
     can_run = [each for each in cells if not (isinstance(each, CellResult) and each.refused)]
     named = [replace(each.cell, values=shortened(each.cell.values, labels)) for each in can_run]
     common, of_some = notices_of((cell, each.notices) for cell, each in zip(named, can_run, strict=True))
-    return [*common, *of_some]
+    return [*common, *of_some, *as_notices(time_note(each.untimed for each in can_run))]
 
 
 def _drop_stale(plan: GridPlan, out: Path, console: Console) -> None:
@@ -228,11 +230,13 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
     names = _worth_showing(points, plan.figures)
     called = [replace(each, cell=replace(each.cell, values=shortened(each.cell.values, labels))) for each in ran]
     common, of_some = notices_of((each.cell, each.notices) for each in called if not each.refused)
-    warned = [*warnings_of(called), *of_some]
-    _write_tables(SweepTable(points, names, LOGS, [*warned, *common]), plan.name, out, console)
+    untimed = time_note(each.untimed for each in ran)
+    warned = [*warnings_of(called), *of_some, *as_notices(untimed)]
+    _write_tables(SweepTable(points, names, LOGS, [*warned, *common], untimed), plan, out, console)
     undrawn = _draw(called, points, plan, out / "figures")
     for drawn in undrawn if plan.source else ():
-        console.print(f"figure {drawn.y} by {drawn.x} is not drawn: the runs have nothing to show", markup=False)
+        why = _why_not(points, drawn)
+        console.print(f"figure {drawn.y} by {drawn.x} is not drawn: {why}", markup=False, highlight=False)
     if warned:
         lines = "".join(f"\n- {each}" for each in warned)
         console.print(f"before you read the figures:{lines}", markup=False, highlight=False)
@@ -242,15 +246,15 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
     return num_failed
 
 
-def _write_tables(table: SweepTable, title: str, out: Path, console: Console) -> None:
-    (out / "table.md").write_text(table.markdown(), encoding="utf-8")
-    (out / "table.tex").write_text(table.latex(title), encoding="utf-8")
+def _write_tables(table: SweepTable, plan: GridPlan, out: Path, console: Console) -> None:
+    (out / "table.md").write_text(table.markdown(plan.title), encoding="utf-8")
+    (out / "table.tex").write_text(table.latex(plan.name, plan.title), encoding="utf-8")
     table.write_differences(out / "differences.csv")
-    table.show(title, console)
+    table.show(plan.title or plan.name, console)
 
 
 def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan, folder: Path) -> list[FigureSpec]:
-    """Draw the plots of a plan to `folder`; return those that would be empty, or have one value, and are not drawn."""
+    """Draw the plots of a plan to `folder`; return those that would be empty, or show one value, and are not drawn."""
     from netdfl.study.learning import draw_learning
 
     for metric in plan.learning:
@@ -279,9 +283,9 @@ def _draw_one(
         return draw_sent(ran, drawn, path)
     if "@" in drawn.x:
         return draw_points(ran, drawn, path, labels)
-    if drawn.y not in _worth_showing(points, [drawn]) or len(_values(points, drawn.y)) < 2:
+    if drawn.y not in _worth_showing(points, [drawn]) or len(_shown(points, drawn)) < 2:
         return False
-    draw(points, drawn, path)
+    draw(points, drawn, path, time_note(each.untimed for each in ran) if drawn.y in TIMED else "")
     return True
 
 
@@ -295,9 +299,16 @@ def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -
     return [name for name in (asked or [*_own(points), *SHOWN]) if name in known]
 
 
-def _values(points: Sequence[GridPoint], name: str) -> set[float]:
-    """Return the different values of a metric in all runs of these points."""
-    return {value for point in points for value in point.figures.get(name, ())}
+def _shown(points: Sequence[GridPoint], drawn: FigureSpec) -> set[tuple[str, ...]]:
+    """Return the different estimates of a plot's metric at these points, as text: the mean first, and its interval."""
+    found = [estimates(point, drawn.y, log=drawn.log) for point in points]
+    return {tuple(number(drawn.y, x) for x in (e.mean, e.low, e.high)) for e in found if e is not None}
+
+
+def _why_not(points: Sequence[GridPoint], drawn: FigureSpec) -> str:
+    """Return why a plot is not drawn: its metric is the same in all rows of the table, or there is none."""
+    shown = _shown(points, drawn) if drawn.x != "round" else set()
+    return f"it is {shown.pop()[0]} in all rows" if len(shown) == 1 else "the runs have nothing to show"
 
 
 def name_run(cell: Cell) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import csv
 import math
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, repeat
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from netdfl.core.units import format_bytes
-from netdfl.study.captions import DAGGER, DETAILS, LEGEND, TEST, bold_rule, caption_start, column_notes
+from netdfl.study.captions import DAGGER, DETAILS, LEGEND, TEST, bold_rule, caption_head, caption_start, column_notes
 from netdfl.study.labels import heading_of, key_words
+from netdfl.study.latex_text import NARROW, PAGE, broken, label_of, tex, width_of
+from netdfl.study.number_text import decimals_of, number, probability, signed
 from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
 from netdfl.study.rivals import NO_MARKS, RowMarks, differing, levels_of, marks_of
@@ -32,6 +33,7 @@ from netdfl.study.summary import (
     estimates,
     markdown_table,
 )
+from netdfl.study.untimed import TIMED
 
 MORE = frozenset({"test_accuracy", "mean_local_accuracy", "mean_personal_accuracy", "rounds_per_s", "rounds"})
 LESS = frozenset({"test_loss", "train_loss", "error", "bytes_sent", "virtual_duration_s", "duration_s"})
@@ -44,15 +46,6 @@ COUNTED = {*SHARES, "bytes_sent", "rounds"}
 """Metrics that are often equal for different methods, so that equal ones do not show that two are the same."""
 MOST_OPEN = 8
 """The most differences that do not hold of which the terminal lists each."""
-_SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
-_SPECIAL |= {
-    "±": r"$\pm$",
-    "†": r"$^\dagger$",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-}
 
 
 @dataclass(frozen=True)
@@ -64,12 +57,14 @@ class SweepTable:
         names: the metrics, one column each.
         logs: the metrics that are averaged by their logarithm.
         warned: what a reader has to know before the figures, as sentences.
+        untimed: the note on metrics of virtual time, if they compare what can't be compared (`netdfl.study.untimed`).
     """
 
     points: Sequence[GridPoint]
     names: Sequence[str]
     logs: frozenset[str]
     warned: Sequence[str] = ()
+    untimed: str = ""
 
     def found(self, name: str) -> list[PairedDifference]:
         """Return the differences between points in the metric `name`, with the results of their tests."""
@@ -90,7 +85,7 @@ class SweepTable:
         if name not in MORE | LESS:
             return NO_MARKS
         means = {index: each.mean for index, each in enumerate(self._estimates(name)) if each is not None}
-        shown = {index: number(name, mean) for index, mean in means.items()}
+        shown = {index: number(name, mean, self._decimals.get(name)) for index, mean in means.items()}
         found = self.found(name)
         ranked = sorted(means, key=lambda index: means[index], reverse=name in MORE)
         levels = [[index for index in ranked if index in level] for level in levels_of(self.points)]
@@ -98,8 +93,8 @@ class SweepTable:
         told = [marks_of(level, shown, differing(self.points, level[0], found)) for level in rivals]
         return RowMarks({i for each in told for i in each.best}, {i for each in told for i in each.unknown})
 
-    def markdown(self) -> str:
-        """Return the table in Markdown, with its legend and the differences."""
+    def markdown(self, title: str = "") -> str:
+        """Return the table in Markdown, with its legend and the differences, below the `title` if there is one."""
         rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**", " †"))
         table = markdown_table([*self._varied(), "runs", *map(words, self.names)], rows)
         lines = [self._sentence(each) for name in self.names for each in self.found(name)]
@@ -108,7 +103,8 @@ class SweepTable:
         bold = [f"{bold_rule(self.points)} {DETAILS}."] if self._has_bold() else []
         notes = "".join(f"{line}\n" for line in [*bold, *self._notes()])
         warned = "".join(f"- {each}\n" for each in self.warned)
-        head = f"Before the figures:\n\n{warned}\n" if warned else ""
+        head = f"# {title}\n\n" if title else ""
+        head += f"Before the figures:\n\n{warned}\n" if warned else ""
         return f"{head}{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
 
     def _has_bold(self) -> bool:
@@ -131,35 +127,60 @@ class SweepTable:
             are_equal(a.by_seed[seed].get(name), b.by_seed[seed].get(name)) for seed in seeds for name in self.names
         )
 
-    def latex(self, title: str) -> str:
-        r"""Return the table in LaTeX (`booktabs`), with the best points in bold and `title` in its caption.
+    def latex(self, name: str, title: str = "") -> str:
+        r"""Return the table in LaTeX (`booktabs`), with the best points in bold and `title` or `name` in its caption.
 
-        The caption is short. A comment above the table has the whole rules, and a line below it explains columns.
+        `\ref` finds it by its name. The caption is short, and has the metrics whose cells are equal in
+        all rows in place of their columns. A comment above the table has the whole rules, and a line below it explains
+        columns.
         """
+        equal = {each: shown for each in self.names if (shown := self._shown_in_all(each))}
+        kept = [each for each in self.names if each not in equal] or self.names
+        table = self if len(kept) == len(self.names) else replace(self, names=kept)
+        alike = [f"{words(each)}: {shown}" for each, shown in equal.items() if each not in kept]
+        said = [f"The same in all rows: {'; '.join(alike)}."] * bool(alike)
+        return table._latex(caption_head(kept, name, title), label_of(name), said, self._about_time())
+
+    def _shown_in_all(self, name: str) -> str:
+        """Return the mean of the metric `name` if all rows have the same cell, and there are several; else ""."""
+        parts = {self._parts(*each) for each in zip(self.points, repeat(name), self._estimates(name))}
+        return parts.pop()[0] if len(parts) == 1 < len(self.points) else ""
+
+    def _latex(self, head: str, label: str, said: Sequence[str], notes: Sequence[str]) -> str:
+        """Return the table in LaTeX with the sentences `said` in its caption, and `notes` below it."""
         body = "".join(f"  {row} \\\\\n" for row in self._tex_rows())
         counted = [] if self._same_runs() else ["runs"]
-        heading = " & ".join([*map(tex, self._varied_words()), *counted, *(tex(words(name)) for name in self.names)])
+        headings = [*self._varied_words(), *counted, *map(words, self.names)]
         columns = "l" * len(self._varied()) + "r" * len([*counted, *self.names])
+        left_out = 0 if counted else 1  # the number of runs comes first
+        rows = ([*label, *cells[left_out:]] for label, cells in self._rows(_in_markdown, "{}", " †"))
+        narrow = width_of(headings, rows) > PAGE
+        heading = " & ".join(broken(*each) if narrow else tex(each[0]) for each in zip(headings, columns, strict=True))
         bold = [bold_rule(self.points)] if self._has_bold() else []
         rules = "".join(f"% {line}.\n" for line in (DETAILS, TEST) if bold)
         rules = "".join(f"% Before you print it: {line}\n" for line in self.warned) + rules
-        below = tex(" ".join(self._notes()))
-        notes = f"  \\par\\smallskip {{\\footnotesize {below}}}\n" if below else ""
+        below = tex(" ".join([*self._notes(), *notes]))
+        end = f"  \\par\\smallskip {{\\footnotesize {below}}}\n" if below else ""
         return (
             f"% \\usepackage{{booktabs}}\n{rules}\\begin{{table}}\n  \\centering\n"
-            f"  \\caption{{{tex(' '.join([self._caption(title), *bold]))}}}\n  \\label{{tab:{_label_of(title)}}}\n"
+            f"  \\caption{{{tex(' '.join([self._caption(head), *said, *bold]))}}}\n"
+            f"  \\label{{tab:{label}}}\n{NARROW if narrow else ''}"
             f"  \\begin{{tabular}}{{{columns}}}\n  \\toprule\n  {heading} \\\\\n  \\midrule\n"
-            f"{body}  \\bottomrule\n  \\end{{tabular}}\n{notes}\\end{{table}}\n"
+            f"{body}  \\bottomrule\n  \\end{{tabular}}\n{end}\\end{{table}}\n"
         )
 
-    def _caption(self, title: str) -> str:
-        """Return the first sentence of the caption: what the table has, and over how many seeds."""
+    def _caption(self, head: str) -> str:
+        """Return the first sentence of the caption: its `head`, what is printed, and over how many seeds."""
         found = [(point, name, self._estimates(name)[i]) for i, point in enumerate(self.points) for name in self.names]
         counts = self._counts()
         seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
         parts = [self._parts(*each) for each in found]
         deviation, interval = any(each[1] for each in parts), any(each[2] for each in parts)
-        return caption_start(self.names, title, seeds, deviation=deviation, interval=interval)
+        return caption_start(head, seeds, deviation=deviation, interval=interval)
+
+    def _about_time(self) -> list[str]:
+        """Return the note on metrics of virtual time as a sentence, if the table has some of them."""
+        return [f"{self.untimed[0].upper()}{self.untimed[1:]}."] if self.untimed and TIMED & {*self.names} else []
 
     def _counts(self) -> set[int]:
         """Return the numbers of runs behind the table's means."""
@@ -279,11 +300,22 @@ class SweepTable:
         """
         if found is None:
             return "-", "", ""
-        spread = deviation_of(point, name)
-        if not spread and found.low == found.high:  # the same in every run, or a single run
-            return number(name, found.mean), "", ""
-        deviation = "" if spread is None or name in self.logs else number(name, spread)
-        return number(name, found.mean), deviation, f"{number(name, found.low)} to {number(name, found.high)}"
+        decimals, spread = self._decimals.get(name), deviation_of(point, name)
+        mean, low, high = (number(name, x, decimals) for x in (found.mean, found.low, found.high))
+        if mean == low == high:  # the same in every run, up to what is shown, or a single run
+            return mean, "", ""
+        deviation = "" if spread is None or name in self.logs else number(name, spread, decimals)
+        return mean, deviation, f"{low} to {high}"
+
+    @cached_property
+    def _decimals(self) -> Mapping[str, int | None]:
+        """How many decimals the numbers in the column of each metric have; None if each has its own."""
+        found: dict[str, int | None] = {}
+        for name in self.names:
+            means = [each.mean for each in self._estimates(name) if each is not None]
+            spreads = [] if name in self.logs else [deviation_of(point, name) or 0.0 for point in self.points]
+            found[name] = decimals_of(name, means, spreads)
+        return found
 
     def _notes(self) -> list[str]:
         """Return the sentences below the table that explain single columns and marks."""
@@ -293,7 +325,8 @@ class SweepTable:
         """Return the difference between two points in a metric, and whether it is significant, as a sentence."""
         if not each.tested and not each.holds:
             pair = f"{called(each.second)} and {called(each.first)}"
-            return f"{words(each.figure)}, {pair}: the same for every seed, not tested"
+            alike = "rounding noise in both" if self._noise(each) else "the same for every seed"
+            return f"{words(each.figure)}, {pair}: {alike}, not tested"
         what = f"{words(each.figure)}, {self._size(each)}"
         if not each.tested:
             return f"{what} in every run"
@@ -302,7 +335,7 @@ class SweepTable:
     def _size(self, each: PairedDifference) -> str:
         """Return the names of two points and their difference as text, with its interval if it was tested."""
         is_log = each.figure in self.logs
-        mean, low, high = (f"{x:.4g}" if is_log else _signed(each.figure, x) for x in (each.mean, each.low, each.high))
+        mean, low, high = (f"{x:.4g}" if is_log else signed(each.figure, x) for x in (each.mean, each.low, each.high))
         unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
         interval = f" ({low} to {high})" if each.tested else ""
         size = self._noise(each) or f"{mean}{unit}{interval}"
@@ -319,8 +352,8 @@ class SweepTable:
 
 def _probability(each: PairedDifference) -> str:
     """Return the p-value as text, with the corrected one if there are several comparisons."""
-    several = f", corrected for {each.comparisons} comparisons {each.p_holm:.2g}" if each.comparisons > 1 else ""
-    return f"p {each.p:.2g}{several}"
+    several = f", corrected for {each.comparisons} comparisons {probability(each.p_holm)}"
+    return f"p {probability(each.p)}{several * (each.comparisons > 1)}"
 
 
 def _in_markdown(mean: str, deviation: str, interval: str) -> str:
@@ -329,11 +362,6 @@ def _in_markdown(mean: str, deviation: str, interval: str) -> str:
 
 def _in_tex(mean: str, deviation: str, interval: str) -> str:
     return tex(mean) + (f" $\\pm$ {tex(deviation)}" if deviation else "")
-
-
-def _label_of(title: str) -> str:
-    """Return `title` as a label for LaTeX, of letters, digits and hyphens."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-")
 
 
 def called(point: GridPoint) -> str:
@@ -345,21 +373,3 @@ def runs(point: GridPoint, found: Sequence[Estimate | None]) -> str:
     """Return the number of runs behind the estimates `found` of a point, with the number of failed ones, as text."""
     count = max((each.cells for each in found if each is not None), default=0)
     return f"{count} ({point.num_failed} failed)" if point.num_failed else f"{count}"
-
-
-def number(name: str, value: float) -> str:
-    """Return the `value` of the metric `name` as text for people."""
-    if name in PERCENT:
-        return f"{100 * value:.1f}%"
-    return format_bytes(round(value)) if name == "bytes_sent" else f"{value:.3g}"
-
-
-def _signed(name: str, value: float) -> str:
-    if name in PERCENT:
-        return f"{100 * value:+.1f}"
-    return ("-" if value < 0 else "+") + number(name, abs(value))
-
-
-def tex(text: str) -> str:
-    """Return `text` with the special characters of LaTeX escaped."""
-    return "".join(_SPECIAL.get(char, char) for char in text)

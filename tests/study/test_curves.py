@@ -208,10 +208,16 @@ def test_the_note_of_learning_curves_is_about_intervals_over_seeds(tmp_path: Pat
             [of_fleet(f"{case}", seed + 10 * log) for case in cases for seed in (0, 1)], "error", tmp_path, log=log
         )
     notes = [axes.get_figure().legends[0].get_title().get_text() for axes in drawn]  # type: ignore[union-attr]
-    assert notes == [
+    assert [" ".join(note.split()) for note in notes] == [
         "line: the mean over 2 seeds; band: its 95 % confidence interval",
         "line: the geometric mean over 2 seeds; no bands, as there are 4 lines",
     ]
+    for axes in drawn:
+        figure = axes.get_figure()
+        assert isinstance(figure, Figure)
+        FigureCanvasAgg(figure).draw()
+        box = figure.legends[0].get_title().get_window_extent()
+        assert 0 < box.x0 < box.x1 < figure.bbox.x1, "the note is cut at the edges of a figure of one panel"
     assert [len(axes.collections) for axes in drawn] == [1, 0]
 
 

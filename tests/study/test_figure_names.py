@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 from pathlib import Path
@@ -14,12 +15,13 @@ from netdfl.core.errors import InputError
 from netdfl.core.fates import NOT_DELIVERED
 from netdfl.scenario.explain.keys import rows
 from netdfl.scenario.model.study import FigureSpec
+from netdfl.study.cells import CellResult
 from netdfl.study.figure_names import figure_problems
 from netdfl.study.outcome import SHARES
-from netdfl.study.plan import load_study
+from netdfl.study.plan import Cell, load_study
 from netdfl.study.plots import figure_of
 from netdfl.study.summary import GridPoint
-from netdfl.study.sweep import sweep
+from netdfl.study.sweep import sweep, write_results
 from tests.study.few_runs import FEW
 from tests.study.known_figures import expect_known, of_run, recorded
 
@@ -91,6 +93,23 @@ def test_metrics_of_ones_own_parts_may_have_any_name(tmp_path: Path) -> None:
     file.write_text(own + "    figures: [{y: my_drift, x: round}]\n")
     (plan,) = load_study(file, tmp_path)
     assert figure_problems(plan) == []
+
+
+def test_a_figure_of_one_number_is_said_and_not_drawn(tmp_path: Path) -> None:
+    """Dots from 11.599 to 11.606 MB would look as if they differed."""
+    file, said = tmp_path / "constant.yaml", io.StringIO()
+    file.write_text(STUDY + "    figures: [{y: bytes_sent, x: topology}, {y: duration_s, x: topology}]\n")
+    (plan,) = load_study(file, tmp_path / "written")
+    ran = []
+    for number, graph in enumerate(("ring", "full")):
+        path = tmp_path / graph
+        (path / "store").mkdir(parents=True)
+        result = {"verdict": "pass", "bytes_sent": 11_599_000 + 7_000 * number, "duration_s": 1.0 + number}
+        ran.append(CellResult(Cell("", (("topology", graph),), 0, ()), path, 0, result))
+    (tmp_path / "out").mkdir()
+    write_results(ran, dataclasses.replace(plan, learning=()), tmp_path / "out", Console(file=said, width=200))
+    assert "figure bytes_sent by topology is not drawn: it is 11.6 MB in all rows\n" in said.getvalue()
+    assert drawn_in(tmp_path / "out/figures") == {"duration_s"}
 
 
 CASES = STUDY.replace("[0, 0.1]", "[0, 0.5]").replace(

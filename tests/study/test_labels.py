@@ -45,7 +45,10 @@ def named(path: str, texts: Sequence[str]) -> list[str]:
             ["{name: a, optimizer: {kind: adam, lr: 1}}", "{name: a, optimizer: {kind: sgd, lr: 1}}"],
             ["optimizer=adam", "optimizer=sgd"],
         ),
-        ("links.default.loss", ["0", "10%"], ["loss=0", "loss=10%"]),
+        ("links.default.loss", ["0", "10%", "0.055"], ["loss=0%", "loss=10%", "loss=5.5%"]),
+        ("links.default.loss", ["0", "0.1"], ["loss=0", "loss=0.1"]),
+        ("links.default.loss", ["0.1", "10%"], ["loss=0.1", "loss=10%"]),
+        ("links.default.loss", ["none", "10%"], ["loss=none", "loss=10%"]),
         (
             "algorithm",
             ["{name: a, lr: 1}", "{lr: 1, name: a}"],

@@ -42,7 +42,7 @@ sweeps:
 
 def plan_of(folder: Path, *seeds: int, jobs: int = 1, case: str = "") -> StudyPlan:
     cells = {Cell(case, (), seed, (f"seed={seed}",)): f"run{seed}" for seed in seeds}
-    return StudyPlan("grid", jobs, folder / "cells", cells, folder / "table.md")
+    return StudyPlan("grid", jobs, folder / "cells", cells, folder / "table.md", title="A grid")
 
 
 def a_run(folder: Path, seed: int, seconds: float, code: int = 0) -> None:

@@ -115,8 +115,8 @@ def test_a_caption_is_two_short_sentences() -> None:
     assert caption == (
         r"Test accuracy of 50\% \& more: mean $\pm$ standard deviation over 3 to 4 seeds, below it the 95\% confidence "
         "interval of the mean. Bold: the best mean, and the next ones down to the first that differs from it "
-        "significantly (paired t-tests over the seeds, corrected by Holm, 0.05); nothing where that would "
-        "be all."
+        "significantly (paired t-tests over the seeds, corrected by Holm, 0.05); none where all would "
+        "be bold."
     )
     many = {"bytes_sent": (3e6, 3e6), "rounds": (4.0, 4.0), "error": (1.0, 2.0), "test_loss": (1.0, 2.0)}
     points = [GridPoint(case, (), 0, many, {}) for case in "ab"]

@@ -40,6 +40,7 @@ TABLE = SweepTable(POINTS, ["test_accuracy"], frozenset())
 def parse_latex(text: str) -> list[list[str]]:
     """The cells of a table's rows; asserts what LaTeX asks: pairs of braces and environments, rows of equal length."""
     text = re.sub(r"(?<!\\)%.*", "", text)
+    text = re.sub(r"\\shortstack\[[lr]\]\{([^{}]*)\}", lambda found: found[1].replace("\\\\", " "), text)
     depth = 0
     for brace in re.findall(r"(?<!\\)[{}]", text):
         depth += 1 if brace == "{" else -1
@@ -146,7 +147,11 @@ def test_a_latex_table_has_a_column_of_runs_only_where_their_numbers_differ() ->
 
 
 def test_a_latex_table_can_be_referred_to_and_says_what_its_columns_are() -> None:
-    of_two = [each._replace(figures=each.figures | {"consensus_distance": (0.1, 0.2)}) for each in POINTS]
+    apart = [(0.1, 0.2), (0.1, 0.3), (0.1, 0.4)]
+    of_two = [
+        each._replace(figures=each.figures | {"consensus_distance": found})
+        for each, found in zip(POINTS, apart, strict=True)
+    ]
     text = SweepTable(of_two, ["test_accuracy", "consensus_distance"], frozenset({"consensus_distance"})).latex(
         "a_b 5%"
     )

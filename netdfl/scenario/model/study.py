@@ -40,6 +40,7 @@ class FigureSpec(Strict):
 class Sweep(Strict):
     """A grid of runs: every case, with every combination of varied values, with every seed."""
 
+    title: str = Field("", description="What captions and headings of tables call it; by default its name.")
     scenario: dict[str, object] = Field(description="The scenario that all cells share.")
     cases: Cases = Field(
         {},

@@ -12,9 +12,9 @@ from pathlib import Path
 from netdfl.core.errors import RunError
 from netdfl.core.files import write_whole, writing
 from netdfl.record.plain_json import dump_json
+from netdfl.study.number_text import number
 from netdfl.study.outcome import words
 from netdfl.study.summary import Estimate, GridPoint, estimates
-from netdfl.study.tables import number
 from netdfl.study.tuning.boundary import Boundary, Decision, boundary_of
 from netdfl.study.tuning.values import Knob, TuneTarget
 

@@ -18,6 +18,7 @@ from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.cells import CellResult, StudyProgress, look, run_all
+from netdfl.study.number_text import number
 from netdfl.study.outcome import figures_of, words
 from netdfl.study.plan import Cell, GridPlan, cells_of, is_study, places_of
 from netdfl.study.plots import figure_of, save
@@ -27,7 +28,6 @@ from netdfl.study.runners.base import Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import markdown_table, points_of
 from netdfl.study.sweep import write_results
-from netdfl.study.tables import number
 from netdfl.study.tuning.answer import HEADINGS, SearchAnswer, tried
 from netdfl.study.tuning.boundary import Decision, search
 from netdfl.study.tuning.values import PATHS, Knob, TuneTarget, deadlines, given_values, overrides, quorums

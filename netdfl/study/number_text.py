@@ -1,0 +1,65 @@
+"""The numbers of a sweep's tables as text for people."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from netdfl.core.units import format_bytes
+from netdfl.study.outcome import BYTES, PERCENT, SHARES
+from netdfl.study.summary import LEVEL
+
+DIGITS = 3
+"""The digits of a number that stands alone, and of the largest one of a column."""
+SPREAD = 100
+"""The largest ratio of two means of a column whose numbers have the same number of decimals."""
+LONGEST = 1e5
+"""From here on, and below 1/LONGEST, numbers are written with an exponent."""
+
+
+def number(name: str, value: float, decimals: int | None = None) -> str:
+    """Return the `value` of the metric `name` as text; its column has as many `decimals`, if that is one number."""
+    if name in PERCENT:
+        return f"{100 * value:.1f}%"
+    if name in BYTES:
+        return format_bytes(round(value))
+    return f"{value:.{DIGITS}g}" if decimals is None else f"{value:.{decimals}f}"
+
+
+def signed(name: str, value: float) -> str:
+    """Return a difference in the metric `name` as text, with its sign; of percentages without the unit."""
+    if name in PERCENT:
+        return f"{100 * value:+.1f}"
+    return ("-" if value < 0 else "+") + number(name, abs(value))
+
+
+def decimals_of(name: str, means: Iterable[float], others: Iterable[float] = ()) -> int | None:
+    """Return how many decimals the numbers of a column have; None if each has digits of its own.
+
+    The largest mean has `DIGITS` digits, the smallest two; no more than the means and the `others`, such as
+    deviations, need.
+    """
+    sizes = [abs(mean) for mean in means if mean]
+    if name in {*PERCENT, *BYTES, *SHARES} or not sizes or max(sizes) > SPREAD * min(sizes):
+        return None
+    if max(sizes) >= LONGEST or min(sizes) <= 1 / LONGEST:
+        return None
+    wanted = max(DIGITS - 1 - _exponent(max(sizes)), DIGITS - 2 - _exponent(min(sizes)), 0)
+    return min(wanted, max(map(_num_decimals, [*sizes, *others])))
+
+
+def _exponent(value: float) -> int:
+    return math.floor(math.log10(value))
+
+
+def _num_decimals(value: float) -> int:
+    """Return the number of decimals of a value with `DIGITS` digits."""
+    found = re.fullmatch(r"-?\d+\.(\d+)", f"{value:.{DIGITS}g}")
+    return len(found[1]) if found else DIGITS if "e-" in f"{value:.{DIGITS}g}" else 0
+
+
+def probability(p: float) -> str:
+    """Return a p-value as text of two digits, or of as many as show on which side of the level it lies."""
+    texts = [f"{p:.{digits}g}" for digits in range(2, 17)]
+    return next((text for text in texts if (float(text) < LEVEL) == (p < LEVEL)), texts[-1])
