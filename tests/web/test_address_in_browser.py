@@ -112,9 +112,15 @@ def test_the_links_of_this_round_are_those_of_the_round_of_the_moment(folder: Pa
         assert "graph of round 0" not in page.inner_text("body")
 
 
+def pause(page: Any, ms: int) -> None:
+    """Wait by the page's own timers, which come in order: on a busy machine what is due before has been done, too."""
+    page.evaluate("(ms) => new Promise((done) => setTimeout(done, ms))", ms)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))")
+
+
 def at(page: Any) -> float:
     """The moment that the address has, once the page has written it there."""
-    page.wait_for_timeout(400)  # the page writes it a quarter of a second after the last change
+    pause(page, 400)  # the page writes it a quarter of a second after the last change
     return float(parse_qs(urlsplit(page.url).fragment)["at"][0])
 
 
@@ -186,7 +192,7 @@ def test_a_click_in_the_lanes_sets_the_moment_to_a_pixel(folder: Path, opened: O
 @at_both_widths
 def test_a_link_shows_the_part_of_the_lanes_that_one_looks_at(folder: Path, opened: Open) -> None:
     def drawn(page: Any) -> str:
-        page.wait_for_timeout(300)
+        pause(page, 300)
         return str(page.locator("#lanes canvas").evaluate("(lanes) => lanes.toDataURL()"))
 
     page = opened(file_of(folder, "late"))
@@ -206,7 +212,7 @@ def test_a_link_shows_the_part_of_the_lanes_that_one_looks_at(folder: Path, open
 def test_a_link_to_a_stall_shows_its_sentence_below_the_bar_of_time(folder: Path, opened: Open) -> None:
     page = opened(f"{file_of(folder, 'late')}#stall=0")
     page.locator("#stall .sentence").wait_for()
-    page.wait_for_timeout(300)  # for the page to scroll
+    pause(page, 300)  # for the page to scroll
     bar, sentence = (page.locator(each).bounding_box() for each in ("#bar", "#stall .sentence"))
     assert bar["y"] + bar["height"] <= sentence["y"] + 1
     assert sentence["y"] + sentence["height"] <= 900
