@@ -19,6 +19,7 @@ from netdfl.blame.targets import TARGETS, BlameTarget, default_target
 from netdfl.core.errors import InputError
 from netdfl.explore.execute import LIMIT_S
 from netdfl.record.directory import RunDirectory
+from netdfl.record.remarks import counts_the_living
 from netdfl.record.run import Run, open_run
 from netdfl.replaying.checking import replayable
 from netdfl.scenario.load import load
@@ -111,6 +112,10 @@ def open_blame(
     play_s = monotonic() - began_s
     executor.allow(max(LIMIT_S, TIMES * play_s))
     if run.finished and run.result.get("event_log_hash") != base.event_log_hash:
+        if counts_the_living(run):
+            raise InputError(
+                f"an older version made {path}, which divided `weight_sum` by the living nodes; run it again"
+            )
         raise InputError(f"{path} goes another way when it is played again; `netdfl replay {path}` says where")
     outcome = outcome_of(base)
     if chosen.figure and chosen.figure not in outcome.figures:

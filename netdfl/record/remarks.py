@@ -144,6 +144,16 @@ def find_crashes(run: Run) -> list[Crash]:
     return Crash.last_of(((*row[:3], read_details(row[3])) for row in rows), {node for (node,) in ended})
 
 
+def counts_the_living(run: Run) -> bool:
+    """Return whether `weight_sum` of a finished run with absent nodes is over the living, as older versions had it.
+
+    The figure is in the event log, so such a run has another hash when it is played again.
+    """
+    if not run.finished or run.result.get("weight_sum") is None or "crashed" in run.result:
+        return False
+    return bool(run.rows("SELECT 1 FROM events WHERE kind IN ('absent', 'crash', 'died') LIMIT 1"))
+
+
 def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare]) -> None:
     """Subtract from the `lost_weight` of restarts the push-sum shares `twice`, which also exist outside lost states."""
     for (_, node, _, _), at_s, weight in twice:

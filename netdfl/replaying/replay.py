@@ -16,6 +16,7 @@ from netdfl.core.errors import InputError, NetdflError, RunError, expect, is_num
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.finding import Finding
 from netdfl.record.directory import RunDirectory
+from netdfl.record.remarks import counts_the_living
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import WaitingStatus
 from netdfl.replaying.changes import FleetChange, change_message, change_node, restart_now
@@ -280,7 +281,7 @@ class Replay:
 
     def _check_hash(self, finished: FinishedRun) -> None:
         was = self.run.result if self.run.finished else {}
-        if self.changes or was.get("verdict") in (None, "unknown"):
+        if self.changes or was.get("verdict") in (None, "unknown") or counts_the_living(self.run):
             return
         before, now = was.get("event_log_hash"), finished.result["event_log_hash"]
         if before != now:
