@@ -50,7 +50,8 @@ def test_what_the_living_hold_is_over_all_nodes_and_the_crashed_are_named(
     held = sum(each["weight"] for each in result["crashed"])
     assert f"held w = {held:.4g}" in said
     assert all(f"{node} (round {at_round})" in said for node in crashed)
-    assert 16 - living == pytest.approx(held, abs=4)
+    assert living < 16
+    assert living + held <= 16 + 1e-9, "what was sent to the crashed is missing, too, and nothing is made"
 
 
 def test_who_returned_or_had_ended_is_no_crash_for_good(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,19 @@ def test_lines_and_segments_are_read_together_wherever_the_run_lies(name: str, t
     assert pieces(path / "store", "messages").segments
     assert pieces(path / "store", "messages").lines
     assert sorted(both.rows("SELECT src, round FROM messages")) == [(src, n) for src in range(3) for n in range(40)]
+
+
+def test_no_file_is_read_with_columns_of_its_path() -> None:
+    """Whatever reads files by DuckDB turns off the columns that it makes of `key=value` in a path."""
+    package = Path(netdfl.__file__).parent
+    readers = {
+        file: found
+        for file in package.rglob("*.py")
+        if (found := re.findall(r"(?<!def )(?<!_)\bread_(?:csv|json|parquet)\(", file.read_text(encoding="utf-8")))
+    }
+    assert len(readers) >= 2
+    for file, found in readers.items():
+        assert file.read_text(encoding="utf-8").count("hive_partitioning") >= len(found), file
 
 
 def test_small_tables_stay_lines(tmp_path: Path) -> None:
