@@ -5,8 +5,9 @@
 
 DIR holds the source of the other version. In a turn both take the same case, one right after the other, and the next
 turn begins with the other one: a machine that becomes slower makes both slower. With `--together` both run at the same
-time. Both then feel the same noise, which makes ratios of CPU time several times as exact on a shared machine. A ratio
-is this version's cost over the other's in one turn. The interval of its median goes by ranks (a binomial sum), so it
+time, each on half of the cores and on the other half in the next turn. Both then feel the same noise, which makes
+ratios of CPU time several times as exact on a shared machine. A ratio is this version's cost over the other's in one
+turn. The interval of its median goes by ranks (a binomial sum), so it
 assumes no distribution; where it is wider than `--width` more turns are taken, up to three times as many.
 
 - `messages`: CPU of a message of a whole simulated run, 100 and 1,000 nodes, as `runs.py` takes it.
@@ -23,11 +24,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -122,8 +125,15 @@ def one_turn(take: Callable[[Path], Costs], order: tuple[Path, Path], together: 
     """Return the costs of both versions; a process of its own for each counts the CPU time of its children."""
     if not together:
         return {source: take(source) for source in order}
+    cores = sorted(os.sched_getaffinity(0))
     with ProcessPoolExecutor(len(order)) as pool:
-        return dict(zip(order, pool.map(take, order), strict=True))
+        return dict(zip(order, pool.map(partial(_on, take), order, (cores[::2], cores[1::2])), strict=True))
+
+
+def _on(take: Callable[[Path], Costs], source: Path, cores: list[int]) -> Costs:
+    """Return the costs of one version, with its processes on `cores`."""
+    os.sched_setaffinity(0, cores)
+    return take(source)
 
 
 def paired(
