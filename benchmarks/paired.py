@@ -1,14 +1,15 @@
 """Two versions of netdfl in paired turns: the median ratio of each cost, with its 95 % interval.
 
     python benchmarks/paired.py DIR [--turns 10] [--cases messages ring start body simulated neighbors] [--width 0.1]
-        [--together]
+        [--together | --beside]
 
 DIR holds the source of the other version. In a turn both take the same case, one right after the other, and the next
 turn begins with the other one: a machine that becomes slower makes both slower. With `--together` both run at the same
-time, each on half of the cores and on the other half in the next turn. Both then feel the same noise, which makes
-ratios of CPU time several times as exact on a shared machine. A ratio is this version's cost over the other's in one
-turn. The interval of its median goes by ranks (a binomial sum), so it
-assumes no distribution; where it is wider than `--width` more turns are taken, up to three times as many.
+time, on all cores. Both then feel the same noise, which makes ratios of CPU time several times as exact on a shared
+machine. With `--beside` they do so too, each on half of the cores, and on the other half in the next turn: better where
+caches decide, as with bodies of 45 MB. A ratio is this version's cost over the other's in one turn. The interval of its
+median goes by ranks (a binomial sum), so it assumes no distribution; where it is wider than `--width` more turns are
+taken, up to three times as many.
 
 - `messages`: CPU of a message of a whole simulated run, 100 and 1,000 nodes, as `runs.py` takes it.
 - `ring`: CPU of a node and round of a ring of ten processes, beyond those of a run of 50 rounds.
@@ -121,13 +122,16 @@ CASES: Mapping[str, Callable[[Path], Costs]] = {
 }
 
 
-def one_turn(take: Callable[[Path], Costs], order: tuple[Path, Path], together: bool) -> Mapping[Path, Costs]:
+def one_turn(
+    take: Callable[[Path], Costs], order: tuple[Path, Path], together: bool, halves: bool
+) -> Mapping[Path, Costs]:
     """Return the costs of both versions; a process of its own for each counts the CPU time of its children."""
-    if not together:
+    if not together and not halves:
         return {source: take(source) for source in order}
     cores = sorted(os.sched_getaffinity(0))
+    on = (cores[::2], cores[1::2]) if halves and len(cores) > 1 else (cores, cores)
     with ProcessPoolExecutor(len(order)) as pool:
-        return dict(zip(order, pool.map(partial(_on, take), order, (cores[::2], cores[1::2])), strict=True))
+        return dict(zip(order, pool.map(partial(_on, take), order, on), strict=True))
 
 
 def _on(take: Callable[[Path], Costs], source: Path, cores: list[int]) -> Costs:
@@ -137,13 +141,13 @@ def _on(take: Callable[[Path], Costs], source: Path, cores: list[int]) -> Costs:
 
 
 def paired(
-    take: Callable[[Path], Costs], other: Path, turns: int, width: float, together: bool = False
+    take: Callable[[Path], Costs], other: Path, turns: int, width: float, together: bool = False, halves: bool = False
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of one case."""
     taken: list[tuple[Costs, Costs]] = []
     while len(taken) < turns or (len(taken) < 3 * turns and _widest(taken) > width):
         order = (ROOT, other) if len(taken) % 2 else (other, ROOT)
-        costs = one_turn(take, order, together)
+        costs = one_turn(take, order, together, halves)
         taken.append((costs[ROOT], costs[other]))
     for name in _names(taken):
         ratios = _ratios(taken, name)
@@ -179,11 +183,13 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--cases", choices=CASES, nargs="+", default=["messages", "ring", "start", "body"])
     parser.add_argument("--width", type=float, default=0.1)
-    parser.add_argument("--together", action="store_true", help="run both versions at the same time")
+    at_once = parser.add_mutually_exclusive_group()
+    at_once.add_argument("--together", action="store_true", help="run both versions at the same time")
+    at_once.add_argument("--beside", action="store_true", help="at the same time, each on half of the cores")
     args = parser.parse_args()
     found = []
     for name in args.cases:
-        for row in paired(CASES[name], args.other, args.turns, args.width, args.together):
+        for row in paired(CASES[name], args.other, args.turns, args.width, args.together, args.beside):
             print(row, file=sys.stderr, flush=True)
             found.append(row)
     print(about(f"{args.turns} turns or more"), file=sys.stderr)
