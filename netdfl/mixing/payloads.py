@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from math import hypot, inf, isfinite, sqrt
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -56,10 +56,11 @@ A fleet begins with weight 1 for each node, and a node that lost its state may r
 lost.
 """
 _NOTHING = (None, None)
+_Table: TypeAlias = "dict[int, tuple[Any, ref[Payload] | None]]"
 
 
 @lru_cache(maxsize=1024)
-def _decoded(*what: object) -> dict[int, tuple[Any, ref[Payload] | None]]:
+def _decoded(*what: object) -> _Table:
     """Return what receivers in this process decoded, such as vectors of one name and type, by the `id` of its payload.
 
     An entry also has a reference that removes the entry once the payload is freed.
@@ -67,14 +68,13 @@ def _decoded(*what: object) -> dict[int, tuple[Any, ref[Payload] | None]]:
     return {}
 
 
-def _found(what: tuple[object, ...], payload: Payload) -> Any:
+def _found(decoded: _Table, payload: Payload) -> Any:
     """Return what was decoded of a payload before; None if it was not."""
-    return _decoded(*what).get(id(payload), _NOTHING)[0]
+    return decoded.get(id(payload), _NOTHING)[0]
 
 
-def _keep(what: tuple[object, ...], payload: Payload, found: T) -> T:
+def _keep(decoded: _Table, payload: Payload, found: T) -> T:
     """Keep `found`, what was decoded of a payload, until this is freed; return it."""
-    decoded = _decoded(*what)
     decoded[id(payload)] = found, ref(payload, partial(decoded.pop, id(payload)))
     return found
 
@@ -101,10 +101,10 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
 
     Raises MalformedMessage if it is missing or of another shape or dtype.
     """
-    what = (name, like.dtype, like.shape)
-    found: Tensor | None = _found(what, message.payload)
+    decoded = _decoded(name, like.dtype, like.shape)
+    found: Tensor | None = _found(decoded, message.payload)
     if found is None:
-        found = _keep(what, message.payload, _read(message, like, name))
+        found = _keep(decoded, message.payload, _read(message, like, name))
     return found if like.is_cpu else found.to(like.device)
 
 
@@ -316,9 +316,10 @@ def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: s
 
     Do not write to it. Raises MalformedMessage.
     """
-    found: tuple[Compressor, Tensor] | None = _found((of,), message.payload)
+    decoded = _decoded(of)
+    found: tuple[Compressor, Tensor] | None = _found(decoded, message.payload)
     if found is None or found[0] != compressor or found[1].dtype != like.dtype or found[1].shape != like.shape:
-        found = _keep((of,), message.payload, (compressor, _decode(message, compressor, like, of)))
+        found = _keep(decoded, message.payload, (compressor, _decode(message, compressor, like, of)))
     return found[1].to(like.device)
 
 
@@ -327,12 +328,12 @@ def followed(message: Message, compressor: Compressor, reference: Tensor) -> Ten
 
     Do not write to it. Raises MalformedMessage.
     """
-    payload = message.payload
-    moved: tuple[Compressor, Tensor] | None = _found((FOLLOWED,), payload)
+    payload, decoded = message.payload, _decoded(FOLLOWED)
+    moved: tuple[Compressor, Tensor] | None = _found(decoded, payload)
     alike = moved is not None and moved[1].dtype == reference.dtype and moved[1].shape == reference.shape
     if moved is None or not alike or moved[0] != compressor:
         with _blaming(message):
-            moved = _keep((FOLLOWED,), payload, (compressor, _usable(add_encoded(payload, compressor, reference))))
+            moved = _keep(decoded, payload, (compressor, _usable(add_encoded(payload, compressor, reference))))
     return moved[1].to(reference.device)
 
 

@@ -172,12 +172,10 @@ class Mailbox:
         if on_awaited is None or step_id <= self._closed or self._shut:
             return False
         awaited_round, awaited_step = step_id
-        came: dict[NodeId, Message] = {}
         for message in messages:
-            src, _, kind, _, round, step, _, _ = message
-            if round != awaited_round or step != awaited_step or kind in self._other:
+            if message.round != awaited_round or message.step != awaited_step or message.kind in self._other:
                 return False
-            came[src] = message
+        came = {message.src: message for message in messages}
         senders = sum(map(self._bits.__getitem__, came))
         seen = self._seen.get(step_id, 0)
         if len(came) < len(messages) or seen & senders:

@@ -169,11 +169,11 @@ class Waits:
         limit = self._limit_ns(policy, asks=asks)
         count = policy.count if self.draws is None else self.draws.drawing(policy.count, round, "wait", round, step)
         need = count(_ALL if sources is None else len(sources))
-        self._is_first = policy.deadline_ns == "auto" and not self.auto.knows
-        if policy.deadline_ns == "auto":
+        auto = policy.deadline_ns == "auto"
+        self._is_first = auto and not self.auto.knows
+        if auto:
             self.auto.began(round, step, now)
-        quick = policy.deadline_ns == "auto" and not policy.essential
-        silent = self.suspects.nodes() if quick else frozenset()
+        silent = self.suspects.nodes() if auto and not policy.essential else frozenset()
         deadline_ns = None if limit is None else now + limit
         self.policy, self.step = policy, step
         self.current = OpenWait(round, step, sources, need, now, deadline_ns, set(), silent, silent, kind, asks=asks)

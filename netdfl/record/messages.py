@@ -15,12 +15,15 @@ from netdfl.record.run import Run
 class MessageTotals:
     """A run's messages counted by how they ended; `why` counts the reasons for each end, such as `loss` and `queue`.
 
+    `nbytes` is the bytes of all of them.
+
     A late message has the reason `deadline` where its receiver had waited until a deadline, and `went_on` where the
     receiver had enough messages from others, or expected none.
     """
 
     counts: MessageCounts
     why: Mapping[FateClass, Mapping[str, int]]
+    nbytes: int = 0
 
     def to_json(self) -> dict[str, object]:
         """Return the entry `messages` of `result.json`."""
@@ -36,14 +39,17 @@ def count_messages(run: Run) -> MessageTotals:
     """Count the messages that `run` recorded."""
     counts: Counter[str] = Counter()
     why: dict[FateClass, dict[str, int]] = {}
-    for text, number in run.rows("SELECT fate, sum(messages)::BIGINT FROM round_totals GROUP BY fate ORDER BY fate"):
+    totals = "SELECT fate, sum(messages)::BIGINT, sum(nbytes)::BIGINT FROM round_totals GROUP BY fate ORDER BY fate"
+    all_bytes = 0
+    for text, number, nbytes in run.rows(totals):
         fate = Fate.read(text)
         counts[fate.counts_as] += number
+        all_bytes += nbytes
         if fate.reason:
             why.setdefault(fate.counts_as, {})[fate.reason] = number
     if counts[FateClass.LATE]:
         why[FateClass.LATE] = _why_late(run)
-    return MessageTotals(MessageCounts(sent=counts.total(), **counts), why)
+    return MessageTotals(MessageCounts(sent=counts.total(), **counts), why, all_bytes)
 
 
 def _why_late(run: Run) -> dict[str, int]:

@@ -70,7 +70,7 @@ class StoredRecord(NamedTuple):
         observed = Observations(
             series=all_evaluations(run),
             messages=messages.counts,
-            nbytes=_scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals"),
+            nbytes=messages.nbytes,
             train_loss=_scalar(run, _TRAIN_LOSS),
             timed_out=timed_out,
             waits=waits,

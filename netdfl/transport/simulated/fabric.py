@@ -235,7 +235,7 @@ class Fabric:
         alike = all([content[1] is first for _, _, content, _ in arrivals])
         in_order = partial(sorted, key=order_key_of) if alike else by_order_key
         ended: dict[tuple[int, Fate], tuple[SendRecord, list[Edge], list[Payload]]] = {}
-        delivered = ended[id(first), Fate.DELIVERED] = first, [], []
+        taken: list[FabricArrival] = []
         for group in sorted(map(in_order, come.values()), key=lambda group: group[0][0]):
             messages = [content[0] for _, _, content, _ in group]
             fates = group[0][1].target.deliver(messages)
@@ -243,8 +243,7 @@ class Fabric:
                 if first.sent_ns == now_ns:
                     for _, edge, _, _ in group:
                         edge.take_off_backlog()
-                delivered[1].extend([edge.edge for _, edge, _, _ in group])
-                delivered[2].extend([message.payload for message in messages])
+                taken += group
                 continue
             for (_, edge, content, _), fate in zip(group, fates, strict=True):
                 message, record = content
@@ -256,9 +255,11 @@ class Fabric:
                 _, edges, payloads = ended.setdefault((id(record), fate), (record, [], []))
                 edges.append(edge.edge)
                 payloads.append(message.payload)
-        for (_, fate), ((name, nbytes, sent_ns), edges, payloads) in ended.items():
-            if edges:
-                self._ledger.settled(as_outcome((edges, name, nbytes, sent_ns, now_ns, fate)), payloads)
+        if taken:
+            edges, payloads = [each[1].edge for each in taken], [each[2][0].payload for each in taken]
+            self._ledger.settled(as_outcome((edges, *first, now_ns, Fate.DELIVERED)), payloads)
+        for (_, fate), (record, edges, payloads) in ended.items():
+            self._ledger.settled(as_outcome((edges, *record, now_ns, fate)), payloads)
 
     def _arrive(self, edge: FabricEdge, content: Content, now_ns: int) -> None:
         sink = edge.target.sink

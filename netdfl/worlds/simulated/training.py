@@ -125,7 +125,6 @@ class VirtualWorker:
         round_ = self.round()
         takes_ns = round(self.factor * self.time_ns(self.node, round_))
         if not takes_ns and self.training.at_once:
-            await asyncio.sleep(0)
             return function(*args)
         work = partial(function, *args) if args else function
         return await self.training.run(self.node, round_, takes_ns, work)
