@@ -39,7 +39,7 @@ def test_without_effect_on_what_is_sent_there_are_the_sums_of_the_binomials(most
     ("plain", "faults"),
     [
         (PAIR | ACKNOWLEDGED | {"rounds": 1}, {"loss": 2}),
-        (PAIR | LATE | {"rounds": 1}, {"loss": 1, "crash": 1}),
+        pytest.param(PAIR | LATE | {"rounds": 1}, {"loss": 1, "crash": 1}, marks=pytest.mark.soak),
         (PAIR | ACKNOWLEDGED | {"rounds": 1}, {"loss": 1, "crash": 1}),
     ],
     ids=["sent again", "crashes", "sent again after a crash"],
@@ -76,10 +76,10 @@ def plays_of(proven: ScenarioProof) -> tuple[ProofAnswer, list[Play]]:
     ("plain", "faults", "uses"),
     [
         (FLEET | LATE | {"rounds": 2}, "loss: 2", "void"),
-        (PAIR | LATE | {"rounds": 1}, "loss: 1, crash: 1", "void"),
+        pytest.param(PAIR | LATE | {"rounds": 1}, "loss: 1, crash: 1", "void", marks=pytest.mark.soak),
         (PAIR | {"algorithm": "sgp", "rounds": 1} | LATE, "loss: 1, crash: 1", "void"),
         (FLEET | {"wait": {"for": {"quorum": 1}}, "rounds": 2}, "loss: 2", "symmetry"),
-        (PAIR | {"rounds": 1}, "loss: 1, crash: 1", "symmetry"),
+        pytest.param(PAIR | {"rounds": 1}, "loss: 1, crash: 1", "symmetry", marks=pytest.mark.soak),
         (FLEET | {"wait": {"deadline": "none"}}, "loss: 2", "symmetry"),
     ],
     ids=["late", "crashes", "push-sum", "a quorum", "crashes of two", "a stall"],

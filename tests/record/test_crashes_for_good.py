@@ -33,13 +33,15 @@ def last_weights(found: list[tuple[int, int, float]]) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("delivery", ["plain", "acknowledged"])
-@pytest.mark.parametrize("crashed", [[3], [3, 7, 11]])
-@pytest.mark.parametrize("at_round", [3, 8])
+@pytest.mark.parametrize(
+    ("at_round", "crashed"),
+    [(3, [3, 7, 11]), (8, [3]), *(pytest.param(*each, marks=pytest.mark.soak) for each in ((3, [3]), (8, [3, 7, 11])))],
+)
 def test_what_the_living_hold_is_over_all_nodes_and_the_crashed_are_named(
     at_round: int, crashed: list[int], delivery: str, tmp_path: Path
 ) -> None:
     text = f"{BASE}delivery: {delivery}\nevents: [{{at_round: {at_round}, crash: {crashed}}}]\n"
-    finished = run(loads(text, []), out=tmp_path / "run")
+    finished = run(loads(text, []), out=tmp_path / "run", page=False)
     result, rows = finished.result, finished.run.rows
     assert {each["node"] for each in result["crashed"]} == set(crashed)
     weights = last_weights(rows("SELECT node, round, value FROM metrics WHERE name = 'weight' AND node IS NOT NULL"))
@@ -57,15 +59,16 @@ def test_what_the_living_hold_is_over_all_nodes_and_the_crashed_are_named(
 def test_who_returned_or_had_ended_is_no_crash_for_good(tmp_path: Path) -> None:
     back = "{at_round: 3, crash: 3, restart_after: 20ms}, {at_round: 8, crash: 3}, {at: 100s, crash: 4}"
     scenario = loads(f"{BASE}events: [{back}]\n", [])
-    finished = run(scenario, out=tmp_path / "run")
+    finished = run(scenario, out=tmp_path / "run", page=False)
     assert [(each["node"], each["round"]) for each in finished.result["crashed"]] == [(3, 8)]
     alone = loads(f"{BASE}events: [{{at_round: 3, crash: 3, restart_after: 20ms}}]\n", [])
-    assert run(alone, out=tmp_path / "alone").result["crashed"] == []
-    assert not [text for text in remarks(run(alone, out=tmp_path / "again").result) if "crashed as" in text]
+    result = run(alone, out=tmp_path / "alone", page=False).result
+    assert result["crashed"] == []
+    assert not [text for text in remarks(result) if "crashed as" in text]
 
 
 def test_an_explored_run_knows_the_same_crashes(tmp_path: Path) -> None:
     scenario = loads(f"{BASE}events: [{{at_round: 3, crash: [2, 3]}}]\n", [])
     found = [each._asdict() for each in observe(Executor().run(scenario).rows).crashes]
-    assert found == run(scenario, out=tmp_path / "run").result["crashed"]
+    assert found == run(scenario, out=tmp_path / "run", page=False).result["crashed"]
     assert [each["node"] for each in found] == [2, 3]

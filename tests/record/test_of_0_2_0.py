@@ -23,7 +23,7 @@ from netdfl.study.cells import look
 from netdfl.study.plan import Cell
 
 MADE = Path(__file__).resolve().parents[1] / "fixtures" / "0.2.0"
-ENDED, BROKEN_OFF = ("finished", "stalled"), ("killed", "kept")
+ENDED = ("finished", "stalled")
 
 
 @pytest.fixture
@@ -52,7 +52,9 @@ def test_it_has_messages_of_every_class() -> None:
     assert all(getattr(counts, name) for name in FateClass)
 
 
-@pytest.mark.parametrize("name", [*ENDED, *BROKEN_OFF])
+@pytest.mark.parametrize(
+    "name", ["finished", "kept", *(pytest.param(each, marks=pytest.mark.soak) for each in ("stalled", "killed"))]
+)
 def test_a_run_is_reported(name: str, made: Path) -> None:
     assert f"<title>{name}" in write_report(made / name).read_text()
 

@@ -85,8 +85,17 @@ def test_other_errors_are_not() -> None:
     assert not any(map(is_of_memory, (ValueError("memory"), OSError(errno.ENOSPC, "No space left"), KeyError("x"))))
 
 
-@pytest.mark.parametrize("name", ["python", "duckdb"])
-@pytest.mark.parametrize("place", [(judged, "summarize"), (judged, "open_run"), (Run, "roll_up")])
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ((judged, "summarize"), "duckdb"),
+        pytest.param((judged, "summarize"), "python", marks=pytest.mark.soak),
+        ((judged, "open_run"), "python"),
+        pytest.param((judged, "open_run"), "duckdb", marks=pytest.mark.soak),
+        ((Run, "roll_up"), "python"),
+        pytest.param((Run, "roll_up"), "duckdb", marks=pytest.mark.soak),
+    ],
+)
 def test_a_run_that_can_not_be_judged_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[Any, str], name: str
 ) -> None:

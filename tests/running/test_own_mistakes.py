@@ -36,6 +36,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "compute time": {"world": {"kind": "simulated", "compute": {"kind": "own:compute_time"}}},
 }
 IN_PROCESSES = ("model", "metric", "mixing", "link loss", "latency", "topology")
+RARELY = ("loss", "augmentation", "start", "compression", "latency", "selection")
+"""Others are called from the same place: as nodes train, as they mix and send, by links, and of the graph."""
 SAMPLED = ("model", "metric", "link loss")
 """What nodes call while they train, what the supervisor calls, and what a transport calls."""
 
@@ -74,7 +76,7 @@ def check_told(done: FinishedRun, folder: Path, part: str) -> None:
     assert (done.exit_code, done.result["verdict"]) == (4, "unknown")
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [pytest.param(part, marks=[pytest.mark.soak] * (part in RARELY)) for part in PARTS])
 def test_a_mistake_in_the_middle_of_a_simulated_run(part: str, folder: Path) -> None:
     check_told(ran(folder, part, "simulated"), folder, part)
 

@@ -24,14 +24,15 @@ DIRECTED = ("sgp", "osgp", "dfedsgpm", "dfedsgpsm", "overlap_sgp", "asyng")
 PLAIN = UNDIRECTED + DIRECTED
 SAMPLED = ("dfedavgm", "dfedsam_mgs", "ad_psgd", "dfedsgpsm", "overlap_sgp")
 """Of each loop and each kind of step one."""
+PAGED = ("dpsgd", "sgp")
 MESSAGES = "SELECT src, dst, kind, round, step, nbytes, fate FROM messages ORDER BY ALL"
 NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name <> 'compute_s' ORDER BY node, round, name"
-BLOCKED = """
+BLOCKED = f"""
 import sys
 sys.modules["torch"] = None
 import json, netdfl
 for name, scenario in json.loads(sys.stdin.read()).items():
-    print(name, netdfl.run(scenario, out=f"{sys.argv[1]}/{name}", page=name in ("dpsgd", "sgp")).exit_code)
+    print(name, netdfl.run(scenario, out=f"{{sys.argv[1]}}/{{name}}", page=name in {PAGED}).exit_code)
 """
 
 
@@ -67,13 +68,14 @@ def test_a_fleet_does_the_same_with_torch(name: str, tmp_path: Path, monkeypatch
     assert [row[3] for row in ours] == pytest.approx([row[3] for row in theirs], rel=1e-9, abs=1e-12, nan_ok=True)
 
 
-def test_nothing_asks_for_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [pytest.param(PLAIN, marks=pytest.mark.soak, id="all"), (*PAGED, *SAMPLED)])
+def test_nothing_asks_for_torch(names: tuple[str, ...], tmp_path: Path) -> None:
     """Page, checkpoints and the judging of models included."""
-    scenarios = {name: scenario(name, rounds=6) for name in PLAIN}
+    scenarios = {name: scenario(name, rounds=6) for name in names}
     done = subprocess.run(
         [sys.executable, "-c", BLOCKED, tmp_path], input=json.dumps(scenarios), capture_output=True, text=True
     )
-    assert done.stdout.split("\n")[:-1] == [f"{name} 0" for name in PLAIN], done.stderr[-2000:]
+    assert done.stdout.split("\n")[:-1] == [f"{name} 0" for name in names], done.stderr[-2000:]
     assert len(list(tmp_path.glob("*/report.html"))) == 2
 
 

@@ -43,6 +43,9 @@ WRONG: dict[str, Any] = {
     "object": object(),
     "class": int,
 }
+RARELY = ("below 0", "nan", "empty str", "empty dict", "tuple", "bytes", "bool", "class")
+"""Others are as wrong: a number, a text, a list, a mapping, any object."""
+NAMES = [pytest.param(name, marks=[pytest.mark.soak] * (name in RARELY)) for name in WRONG]
 NEVER = frozenset({"None"})
 TEXT = frozenset({"str", "empty str"})
 FEW = frozenset({"int", "bool"})
@@ -95,7 +98,7 @@ def replay(run: Run) -> Iterator[Replay]:
         yield replay
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_argument_of_run_or_load_is_a_sentence(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +115,7 @@ def test_a_wrong_argument_of_run_or_load_is_a_sentence(
     assert not list(tmp_path.rglob("scenario.yaml"))
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_part_of_own_datasets_is_a_sentence(name: str) -> None:
     for argument, fits in OWN.items():
         given = {**({} if argument == "clients" else {"train": ROWS}), argument: WRONG[name]}
@@ -120,7 +123,7 @@ def test_a_wrong_part_of_own_datasets_is_a_sentence(name: str) -> None:
             _refused(lambda given=given: netdfl.load(TRAINED, data=netdfl.Datasets(**given)))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", NAMES)
 def test_wrong_runs_and_queries_are_sentences(name: str, run: Run) -> None:
     wrong = WRONG[name]
     for taken in (netdfl.open_run, netdfl.replay, netdfl.compare, lambda it: netdfl.compare([it])):
@@ -139,7 +142,7 @@ def test_wrong_runs_and_queries_are_sentences(name: str, run: Run) -> None:
         _refused(lambda: run.plot.waits(wrong))
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_argument_of_a_replay_is_a_sentence(name: str, replay: Replay) -> None:
     wrong = WRONG[name]
     for method, fits in REPLAYED.items():

@@ -52,7 +52,7 @@ def interrupted(path: Path, view: Impatient) -> FinishedRun:
     return run(loads(SCENARIO), out=path, view=nullcontext(view))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGHUP])
 def test_an_interrupted_run_has_its_result_and_its_report(number: int, tmp_path: Path) -> None:
     view = Impatient(1, number)
     finished = interrupted(tmp_path / "run", view)
@@ -81,7 +81,7 @@ def test_a_hangup_that_nohup_ignores_ends_nothing() -> None:
     assert signal.SIGHUP in ending_signals()
 
 
-@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
+@pytest.mark.parametrize("closed", ["stdout", pytest.param("stderr", marks=pytest.mark.soak), "both"])
 def test_a_run_whose_output_nobody_reads_goes_on_to_its_verdict(closed: str, tmp_path: Path) -> None:
     text = SCENARIO.replace("rounds: 1000000", "rounds: 30") + "expect: {error: {at_most: 0}}\n"
     (scenario := tmp_path / "scenario.yaml").write_text(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,15 @@ CASES: dict[str, dict[str, Any]] = {
     "compute": {"world": {"kind": "simulated", "compute": "10ms"}},
     "asynchronous": {"algorithm": {"name": "asyng"}},
 }
+
+
+RARELY = ("several steps", "push-sum", "a pause", "a crash", "compute")
+"""Another case has the same kind: steps and times of their own, push-sum with acknowledgments, a crash and a return."""
+
+
+def marked(cases: Iterable[str]) -> list[Any]:
+    """These cases, most of them for `tests.soak.in_full`."""
+    return [pytest.param(case, marks=[pytest.mark.soak] * (case in RARELY)) for case in cases]
 
 
 def play(out: Path, case: str) -> Run:
@@ -64,7 +73,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Usual]:
     return played
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", marked(CASES))
 def test_a_run_is_the_same_where_each_message_is_scheduled_alone(
     case: str, usual: Callable[[str], Usual], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +89,7 @@ A batch is handed over receiver by receiver, messages that leave a stage one by 
 """
 
 
-@pytest.mark.parametrize("case", sorted(CASES.keys() - ORDER_OF_NODES))
+@pytest.mark.parametrize("case", marked(sorted(CASES.keys() - ORDER_OF_NODES)))
 def test_a_run_is_the_same_where_each_message_enters_each_stage(
     case: str, usual: Callable[[str], Usual], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest import mock
 
 import pytest
+from matplotlib.figure import Figure
 
 from tests.warm import warm_python
 
@@ -25,6 +27,22 @@ def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             monkeypatch.setattr(f"netdfl.study.{drawer}", lambda *drawn, **how: None)
 
     return leave_out
+
+
+@pytest.fixture
+def undrawn(draw_nothing: Callable[[], None]) -> None:
+    """Leave out the figures of all that is swept, which test_sweep.py, test_tables.py and test_curves.py look at."""
+    draw_nothing()
+
+
+@pytest.fixture
+def unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make all figures, and leave their files empty: most of what a figure takes is its picture."""
+
+    def touched(figure: Figure, path: Path) -> None:
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", touched)
 
 
 @pytest.fixture

@@ -65,10 +65,10 @@ def lines(file: Path) -> list[str]:
     "mistakes",
     [
         (FIGURE, SHARED, CASE),
-        (FORM, FIGURE),
-        (FORM, SHARED, CASE),
-        (VARIED, FORM, CASE, FIGURE),
-        (VARIED, KEY, CASE),
+        pytest.param((FORM, FIGURE), marks=pytest.mark.soak),
+        pytest.param((FORM, SHARED, CASE), marks=pytest.mark.soak),
+        pytest.param((VARIED, FORM, CASE, FIGURE), marks=pytest.mark.soak),
+        pytest.param((VARIED, KEY, CASE), marks=pytest.mark.soak),
         (FORM, FIGURE, SHARED, CASE, VARIED, KEY),
     ],
 )

@@ -25,6 +25,8 @@ from netdfl.study.sweep import sweep, write_results
 from tests.study.few_runs import FEW
 from tests.study.known_figures import expect_known, of_run, recorded
 
+pytestmark = pytest.mark.usefixtures("unsaved")
+
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "studies").glob("*.yaml"))
 STUDY = f"""\
 {FEW}    vary: {{topology: [ring, full], links.default.loss: [0, 0.1]}}

@@ -87,6 +87,7 @@ def test_neither_long_categories_nor_legends_overlap() -> None:
     assert all(box.x1 <= canvas.figure.bbox.x1 for box in boxes)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tables_of_a_sweep_name_mappings_by_what_differs_and_csv_files_have_all_of_them(tmp_path: Path) -> None:
     file = tmp_path / "few.yaml"
     file.write_text(

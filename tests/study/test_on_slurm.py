@@ -17,6 +17,8 @@ from netdfl.study.runners.slurm import SlurmRunner
 from netdfl.study.sweep import sweep
 from tests.warm import warm_python
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SCENARIO = """
 schema: netdfl/1
 name: small

@@ -140,6 +140,7 @@ def test_noise_against_noise_is_neither_tested_nor_best() -> None:
     assert [each.holds for each in real.found("error")] == [True]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_title_stands_in_captions_and_headings_and_the_label_has_the_name(tmp_path: Path) -> None:
     file, said = tmp_path / "mine.yaml", io.StringIO()
     file.write_text(

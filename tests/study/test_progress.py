@@ -146,7 +146,7 @@ def test_a_folder_without_a_study_or_with_a_damaged_one_is_refused(tmp_path: Pat
         plans_of(tmp_path)
 
 
-@pytest.mark.usefixtures("without_curves")
+@pytest.mark.usefixtures("without_curves", "unsaved")
 def test_a_sweep_leaves_its_plan_and_half_of_its_runs_make_a_table(tmp_path: Path) -> None:
     file = tmp_path / "agreeing.yaml"
     file.write_text(STUDY)
@@ -189,7 +189,7 @@ def test_the_bar_says_nothing_where_nobody_looks(tmp_path: Path) -> None:
     assert said.getvalue() == ""
 
 
-@pytest.mark.usefixtures("without_curves")
+@pytest.mark.usefixtures("undrawn")
 def test_each_finished_run_is_a_line_where_nobody_looks_and_none_on_a_terminal(tmp_path: Path) -> None:
     file = tmp_path / "agreeing.yaml"
     file.write_text(STUDY)

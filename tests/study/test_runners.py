@@ -22,6 +22,8 @@ from netdfl.study.runners.local import LocalRunner
 from netdfl.study.sweep import sweep
 from tests.warm import warm_python
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 STUDY = """
 schema: netdfl/study/1
 name: agreeing

@@ -56,7 +56,13 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+SAMPLED = ("a key of a grid", "a wrong type", "no YAML", "a method", "a key of a case", "a varied value", "a figure")
+"""One of each place and of each form."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SAMPLED else [pytest.mark.soak]) for name in MISTAKES]
+)
 def test_a_mistake_has_its_place_in_the_study_and_a_remedy(name: str, tmp_path: Path) -> None:
     written, instead, told = MISTAKES[name]
     assert STUDY.count(written) == 1
@@ -131,6 +137,7 @@ sweeps:
 """
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_file_of_data_is_found_beside_the_study(tmp_path: Path) -> None:
     """The scenarios of a study lie among its results, and what they name beside the study."""
     (tmp_path / "study.yaml").write_text(DATA)

@@ -151,6 +151,7 @@ def test_a_key_that_a_case_lacks_is_told_with_the_cases_that_have_it(tmp_path: P
     assert remedy == "leave it out of --set, and write it in the study for the cases that have it: sharp"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_key_that_all_varied_algorithms_have_is_taken_where_the_scenario_s_own_lacks_it(
     scenario: Path, tmp_path: Path
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_key_that_nothing_varied_has_is_told_once(scenario: Path, tmp_path: Pa
     ]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_overrides_hold_in_all_cells_below_what_a_cell_overrides(scenario: Path, tmp_path: Path) -> None:
     sets = ["rounds=2", "seed=7", "links.default.loss=0.9", "algorithm.name=sgp", "topology=directed_ring"]
     out, quiet = tmp_path / "out", Console(file=io.StringIO())

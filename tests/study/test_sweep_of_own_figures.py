@@ -6,6 +6,7 @@ import csv
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from netdfl.study.sweep import sweep
@@ -34,6 +35,7 @@ topology: ring
 """
 
 
+@pytest.mark.usefixtures("without_curves", "unsaved")
 def test_a_figure_of_ones_own_is_in_the_table(tmp_path: Path) -> None:
     (tmp_path / "mine_line.py").write_text(CODE)
     (tmp_path / "line.yaml").write_text(SCENARIO)

@@ -18,7 +18,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import load, loads
 from netdfl.study.twin.fitting import fit
 from netdfl.study.twin.samples import RecordedTimes, read_samples
-from netdfl.study.twin.twin import make_twin, pace, write_twin
+from netdfl.study.twin.twin import Twin, make_twin, pace, write_twin
 
 MS = 1e-3
 KNOWN: dict[str, Any] = {
@@ -48,8 +48,13 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ran(tmp_path_factory.mktemp("known"), links=links)
 
 
-def test_the_truth_is_within_the_intervals(known: Path) -> None:
-    found = make_twin(known).fit
+@pytest.fixture(scope="module")
+def twin(known: Path) -> Twin:
+    return make_twin(known)
+
+
+def test_the_truth_is_within_the_intervals(twin: Twin) -> None:
+    found = twin.fit
     assert found.told_apart
     assert found.shared == "uplink"
     assert found.clearly
@@ -97,8 +102,7 @@ def test_messages_of_one_size_take_the_latency_that_is_given(tmp_path: Path) -> 
     assert any("15 ms is taken, --latency gives another one" in note for note in twin.notes)
 
 
-def test_the_twin_takes_as_long_as_the_fleet_and_a_slower_one_longer(known: Path) -> None:
-    twin = make_twin(known)
+def test_the_twin_takes_as_long_as_the_fleet_and_a_slower_one_longer(known: Path, twin: Twin) -> None:
     there = open_run(known).result["virtual_duration_s"]
     again = run(load(pace(twin)), out=known.parent / "again", page=False).result["virtual_duration_s"]
     assert again == pytest.approx(there, rel=0.02)
@@ -108,8 +112,8 @@ def test_the_twin_takes_as_long_as_the_fleet_and_a_slower_one_longer(known: Path
     assert fast["mean"] < slow["mean"]
 
 
-def test_a_twin_is_a_scenario_that_loads_and_no_file_is_written_over(known: Path, tmp_path: Path) -> None:
-    twin, file = make_twin(known), tmp_path / "twin.yaml"
+def test_a_twin_is_a_scenario_that_loads_and_no_file_is_written_over(twin: Twin, tmp_path: Path) -> None:
+    file = tmp_path / "twin.yaml"
     write_twin(twin, file)
     found = loads(file.read_text())
     assert (found.name, found.world.kind, found.nodes) == ("known-twin", "simulated", 6)
@@ -147,13 +151,13 @@ def test_of_one_round_messages_are_drawn_and_a_note_says_so(tmp_path: Path) -> N
     assert any("all messages are of one round" in note for note in twin.notes)
 
 
-def test_a_note_says_that_the_twin_has_no_core_links(known: Path, tmp_path: Path) -> None:
+def test_a_note_says_that_the_twin_has_no_core_links(twin: Twin, tmp_path: Path) -> None:
     underlay = {"links": {"a--b": {"rate": "10Mbit"}}, "place": {"0..2": "a", "3..5": "b"}}
-    twin = make_twin(ran(tmp_path, rounds=4, underlay=underlay))
-    assert "underlay" not in twin.document
-    assert twin.fit.rounds == 4
-    assert any("the twin has no core links" in note for note in twin.notes)
-    assert not any("core links" in note or "one round" in note for note in make_twin(known).notes)
+    placed = make_twin(ran(tmp_path, rounds=4, underlay=underlay))
+    assert "underlay" not in placed.document
+    assert placed.fit.rounds == 4
+    assert any("the twin has no core links" in note for note in placed.notes)
+    assert not any("core links" in note or "one round" in note for note in twin.notes)
 
 
 def samples(**change: Any) -> RecordedTimes:

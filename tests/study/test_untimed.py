@@ -62,6 +62,7 @@ def test_figures_and_columns_of_virtual_time_have_the_note() -> None:
     assert "virtual time" not in SweepTable(points, ["virtual_duration_s"], frozenset()).latex("a")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_sweep_notes_it_before_it_runs_and_at_its_end(tmp_path: Path) -> None:
     file, said = tmp_path / "trained.yaml", io.StringIO()
     file.write_text(TRAINED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from netdfl.study.cells import CellResult
@@ -59,6 +60,7 @@ def test_a_table_begins_with_what_has_to_be_known() -> None:
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_sweep_ends_with_the_warnings_of_its_runs(tmp_path: Path) -> None:
     (tmp_path / "lossy.yaml").write_text(LOSSY)
     said = io.StringIO()
@@ -79,6 +81,7 @@ def test_a_notice_of_some_scenarios_alone_has_their_names() -> None:
     assert notices_of([noted("a"), noted("b")]) == ([], [])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_sweep_says_before_it_runs_that_one_method_alone_is_acknowledged(tmp_path: Path) -> None:
     """Acknowledged push-sum beside plain gossip is no fair comparison under loss, unless it is known."""
     (tmp_path / "lossy.yaml").write_text(LOSSY.replace("wait: {deadline: 30ms}\n", ""))
