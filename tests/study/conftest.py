@@ -31,7 +31,7 @@ def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.fixture
 def undrawn(draw_nothing: Callable[[], None]) -> None:
-    """Leave out the figures of all that is swept, which test_sweep.py, test_tables.py and test_curves.py look at."""
+    """Leave out the figures of all that is swept: test_tables.py and test_curves.py look at them."""
     draw_nothing()
 
 

@@ -22,6 +22,7 @@ from netdfl.study.plan import Cell, load_study
 from netdfl.study.plots import figure_of
 from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep, write_results
+from tests.in_process import InProcess
 from tests.study.few_runs import FEW
 from tests.study.known_figures import expect_known, of_run, recorded
 
@@ -38,7 +39,7 @@ def swept(folder: Path, *figures: str, study: str = STUDY) -> str:
     """Sweep the study with these figures; return what it said."""
     file, said = folder / "named.yaml", io.StringIO()
     file.write_text(study + (f"    figures: [{', '.join(figures)}]\n" if figures else ""))
-    assert sweep(file, out=folder / "out", console=Console(file=said, width=400)) == 0
+    assert sweep(file, out=folder / "out", console=Console(file=said, width=400), make_runner=InProcess) == 0
     return said.getvalue()
 
 

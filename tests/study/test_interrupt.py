@@ -118,7 +118,7 @@ def test_a_study_ends_when_it_is_told_to(scenario: Path, tmp_path: Path) -> None
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_a_study_goes_on_after_ctrl_c(scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]) -> None:
     out = tmp_path / "out"
-    draw_nothing()  # test_sweep.py looks at figures
+    draw_nothing()  # test_tables.py looks at figures
     interrupt(scenario, out, signal.SIGINT, group=True)
     assert sweep(scenario, out=out, seeds=1, console=Console(quiet=True)) == 0
     assert run_or_resume(scenario, ["seed=0"], tmp_path / "other", 1) == 0

@@ -15,6 +15,7 @@ from netdfl.study.labels import key_words, labels_of, shortened
 from netdfl.study.plots import figure_of, name_of
 from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep
+from tests.in_process import InProcess
 
 
 def named(path: str, texts: Sequence[str]) -> list[str]:
@@ -96,7 +97,7 @@ def test_tables_of_a_sweep_name_mappings_by_what_differs_and_csv_files_have_all_
     )
     vary = ["algorithm={name: dpsgd, lr: 0.1},{name: dfedsam, lr: 0.1, rho: 0.05}"]
     said = io.StringIO()
-    assert sweep(file, vary, out=tmp_path, seeds=1, console=Console(file=said, width=200)) == 0
+    assert sweep(file, vary, out=tmp_path, seeds=1, console=Console(file=said, width=200), make_runner=InProcess) == 0
     assert "rho" not in (tmp_path / "few/table.md").read_text()
     assert "| dfedsam | 1 |" in (tmp_path / "few/table.md").read_text()
     assert "rho" not in said.getvalue()

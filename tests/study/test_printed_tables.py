@@ -15,6 +15,7 @@ from netdfl.study.number_text import decimals_of, number, probability
 from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep
 from netdfl.study.tables import SweepTable
+from tests.in_process import InProcess
 from tests.study.few_runs import FEW
 
 LOGS = frozenset({"error"})
@@ -147,7 +148,7 @@ def test_a_title_stands_in_captions_and_headings_and_the_label_has_the_name(tmp_
         FEW.replace("  few:\n", "  few_runs:\n    title: 'Few runs, 50 % & more'\n")
         + "      topology: ring\n    cases: {one: {}, two: {topology.kind: full}}\n    seeds: 1\n"
     )
-    assert sweep(file, out=tmp_path / "out", console=Console(file=said, width=200)) == 0
+    assert sweep(file, out=tmp_path / "out", console=Console(file=said, width=200), make_runner=InProcess) == 0
     text = (tmp_path / "out/few_runs/table.tex").read_text()
     assert caption_of(text).startswith(r"Few runs, 50 \% \& more. ")
     assert "\\label{tab:few-runs}" in text

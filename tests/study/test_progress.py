@@ -19,6 +19,7 @@ from netdfl.study.cells import CellResult
 from netdfl.study.plan import Cell
 from netdfl.study.progress import FILE, StudyPlan, StudyState, duration, plans_of, show
 from netdfl.study.sweep import sweep
+from tests.in_process import InProcess
 
 STUDY = """
 schema: netdfl/study/1
@@ -151,7 +152,7 @@ def test_a_sweep_leaves_its_plan_and_half_of_its_runs_make_a_table(tmp_path: Pat
     file = tmp_path / "agreeing.yaml"
     file.write_text(STUDY)
     out = tmp_path / "out"
-    assert sweep(file, out=out, console=Console(quiet=True)) == 0
+    assert sweep(file, out=out, console=Console(quiet=True), make_runner=InProcess) == 0
     whole = (out / "ring" / "table.md").read_text()
     done = CliRunner().invoke(make_app(), ["study", str(out)])
     assert done.stdout.startswith("ring: 4 of 4 runs finished\n  table: ")
@@ -194,15 +195,23 @@ def test_each_finished_run_is_a_line_where_nobody_looks_and_none_on_a_terminal(t
     file = tmp_path / "agreeing.yaml"
     file.write_text(STUDY)
     plain, terminal, again = StringIO(), StringIO(), StringIO()
-    assert sweep(file, out=tmp_path / "plain", console=Console(file=plain)) == 0
+    assert sweep(file, out=tmp_path / "plain", console=Console(file=plain), make_runner=InProcess) == 0
     lines = [line for line in plain.getvalue().splitlines() if " of 4: " in line]
     assert [int(line.partition(" ")[0]) for line in lines] == [1, 2, 3, 4]
     assert all(re.fullmatch(r"\d of 4: rounds=[23], seed [01]: [a-z]+ in [\d.]+ s", line) for line in lines)
     assert len(set(line.partition(": ")[2].partition(": ")[0] for line in lines)) == 4
-    assert sweep(file, out=tmp_path / "plain", console=Console(file=again)) == 0
+    assert sweep(file, out=tmp_path / "plain", console=Console(file=again), make_runner=InProcess) == 0
     assert " of 4: " not in again.getvalue()
     next((tmp_path / "plain" / "ring" / "cells").glob("*.exit")).unlink()
-    assert sweep(file, out=tmp_path / "plain", console=Console(file=terminal, force_terminal=True, width=150)) == 0
+    assert (
+        sweep(
+            file,
+            out=tmp_path / "plain",
+            console=Console(file=terminal, force_terminal=True, width=150),
+            make_runner=InProcess,
+        )
+        == 0
+    )
     assert " of 4: " not in terminal.getvalue()
 
 

@@ -17,6 +17,7 @@ from netdfl.scenario.load import load
 from netdfl.scenario.loading.document import parse
 from netdfl.study.plan import cells_of, is_study, load_study, parse_vary
 from netdfl.study.sweep import sweep
+from tests.in_process import InProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = """
@@ -55,13 +56,14 @@ def rows(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
+@pytest.mark.usefixtures("without_curves", "unsaved")  # test_tables.py looks at what is in the files
 def test_a_sweep_resumes_and_names_what_does_not_go_together(
     scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]
 ) -> None:
     out, said = tmp_path / "out", io.StringIO()
     console = Console(file=said, width=200)
     vary = ["links.default.loss=0,0.3", "algorithm.name=dpsgd,fedavg", "topology=ring,star"]
-    assert sweep(scenario, vary, out=out, seeds=1, jobs=2, console=console) == 4
+    assert sweep(scenario, vary, out=out, seeds=1, jobs=2, console=console, make_runner=InProcess) == 4
     failed = "failed: links.default.loss=0, algorithm.name=dpsgd, topology=star, seed=0: "
     assert failed in said.getvalue()
 
@@ -70,7 +72,7 @@ def test_a_sweep_resumes_and_names_what_does_not_go_together(
     ran = [row for row in cells if not row["wrong"] and row["algorithm.name"] == "dpsgd"]
     assert {(row["links.default.loss"], row["seed"]) for row in ran} == {("0", "0"), ("0.3", "0")}
     assert all(float(row["error"]) < 1e-12 for row in ran if row["links.default.loss"] == "0")
-    assert (out / "swept" / "figures" / "error.png").stat().st_size > 0
+    assert (out / "swept" / "figures" / "error.png").exists()
     table = (out / "swept" / "table.md").read_text()
     assert table.startswith("Before the figures:\n\n- timeouts in 2 of 4 runs, most in loss=0.3")
     assert "\n| links.default.loss | algorithm | topology |" in table
@@ -79,7 +81,7 @@ def test_a_sweep_resumes_and_names_what_does_not_go_together(
     before = (kept / "result.json").stat().st_mtime_ns
     (lost / "result.json").unlink()
     draw_nothing()  # once is enough
-    sweep(scenario, vary, out=out, seeds=1, jobs=1, console=console)
+    sweep(scenario, vary, out=out, seeds=1, jobs=1, console=console, make_runner=InProcess)
     assert (kept / "result.json").stat().st_mtime_ns == before
     assert json.loads((lost / "result.json").read_text())["verdict"] in WELL
     assert not (kept / "report.html").exists()
@@ -157,7 +159,9 @@ def test_a_key_that_all_varied_algorithms_have_is_taken_where_the_scenario_s_own
 ) -> None:
     console, out = Console(file=io.StringIO()), tmp_path / "out"
     sets = ["algorithm.rho=0.5", "algorithm.lr=0.1", "seed=7"]
-    assert sweep(scenario, ["algorithm.name=dfedsam"], sets, out=out, seeds=1, console=console) == 0
+    assert (
+        sweep(scenario, ["algorithm.name=dfedsam"], sets, out=out, seeds=1, console=console, make_runner=InProcess) == 0
+    )
     assert [row["seed"] for row in rows(out / "swept" / "cells.csv")] == ["7"]
 
 
@@ -177,7 +181,9 @@ def test_a_key_that_nothing_varied_has_is_told_once(scenario: Path, tmp_path: Pa
 def test_overrides_hold_in_all_cells_below_what_a_cell_overrides(scenario: Path, tmp_path: Path) -> None:
     sets = ["rounds=2", "seed=7", "links.default.loss=0.9", "algorithm.name=sgp", "topology=directed_ring"]
     out, quiet = tmp_path / "out", Console(file=io.StringIO())
-    assert sweep(scenario, ["links.default.loss=0,0.1"], sets, out=out, seeds=1, console=quiet) == 0
+    assert (
+        sweep(scenario, ["links.default.loss=0,0.1"], sets, out=out, seeds=1, console=quiet, make_runner=InProcess) == 0
+    )
     for row in rows(out / "swept" / "cells.csv"):
         kept = load(out / "swept" / "cells" / row["run"] / "scenario.yaml")
         assert (kept.rounds, kept.seed, kept.algorithm.kind) == (2, 7, "sgp")

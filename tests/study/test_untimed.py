@@ -15,6 +15,7 @@ from netdfl.study.summary import GridPoint
 from netdfl.study.sweep import sweep
 from netdfl.study.tables import SweepTable
 from netdfl.study.untimed import CAPTION, time_note, untimed_work
+from tests.in_process import InProcess
 
 TRAINED = """\
 schema: netdfl/1
@@ -67,7 +68,12 @@ def test_a_sweep_notes_it_before_it_runs_and_at_its_end(tmp_path: Path) -> None:
     file, said = tmp_path / "trained.yaml", io.StringIO()
     file.write_text(TRAINED)
     console = Console(file=said, width=300)
-    assert sweep(file, ["algorithm.local_steps=1,5"], out=tmp_path / "out", seeds=1, console=console) == 0
+    assert (
+        sweep(
+            file, ["algorithm.local_steps=1,5"], out=tmp_path / "out", seeds=1, console=console, make_runner=InProcess
+        )
+        == 0
+    )
     lines = [line.partition(CAPTION)[0] for line in said.getvalue().splitlines() if CAPTION in line]
     assert lines == ["note: ", "- "]
     assert said.getvalue().index(CAPTION) < said.getvalue().index("1 of 2: ")

@@ -13,6 +13,7 @@ from netdfl.study.plan import Cell
 from netdfl.study.sweep import sweep
 from netdfl.study.tables import SweepTable
 from netdfl.study.warned import notices_of, warnings_of
+from tests.in_process import InProcess
 from tests.study.few_runs import IN_TIME
 
 LOSSY = f"schema: netdfl/1\nname: lossy\n{IN_TIME}"
@@ -65,7 +66,17 @@ def test_a_sweep_ends_with_the_warnings_of_its_runs(tmp_path: Path) -> None:
     (tmp_path / "lossy.yaml").write_text(LOSSY)
     said = io.StringIO()
     vary = ["links.default.loss=0,0.9"]
-    assert sweep(tmp_path / "lossy.yaml", vary, out=tmp_path, seeds=1, console=Console(file=said, width=300)) == 0
+    assert (
+        sweep(
+            tmp_path / "lossy.yaml",
+            vary,
+            out=tmp_path,
+            seeds=1,
+            console=Console(file=said, width=300),
+            make_runner=InProcess,
+        )
+        == 0
+    )
     told = "- timeouts in 1 of 2 runs, most in loss=0.9 (100% of the runs); one of them: deadlines ended"
     assert f"before you read the figures:\n{told}" in said.getvalue()
     assert (tmp_path / "lossy" / "table.md").read_text().startswith(f"Before the figures:\n\n{told}")
@@ -87,7 +98,12 @@ def test_a_sweep_says_before_it_runs_that_one_method_alone_is_acknowledged(tmp_p
     (tmp_path / "lossy.yaml").write_text(LOSSY.replace("wait: {deadline: 30ms}\n", ""))
     vary, said, sets = ["algorithm.name=dpsgd,sgp"], io.StringIO(), ["links.default.loss=20%"]
     console = Console(file=said, width=1000)
-    assert sweep(tmp_path / "lossy.yaml", vary, sets, out=tmp_path / "out", seeds=1, console=console) == 0
+    assert (
+        sweep(
+            tmp_path / "lossy.yaml", vary, sets, out=tmp_path / "out", seeds=1, console=console, make_runner=InProcess
+        )
+        == 0
+    )
     notice = "sgp: delivery: auto is acknowledged here"
     lines = [line for line in said.getvalue().splitlines() if notice in line]
     assert [line.partition(notice)[0] for line in lines] == ["note: ", "- "]
