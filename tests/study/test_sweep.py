@@ -197,7 +197,11 @@ def test_a_study_says_itself_what_varies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["loss", "deadlock", "push_sum_weights", "tuning_003", "compression_mnist", "loss_layer"]
+    "name",
+    [
+        *("tuning_003", "compression_mnist", "loss_layer"),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("loss", "deadlock", "push_sum_weights")),
+    ],
 )
 def test_every_cell_of_a_shipped_study_is_a_valid_scenario(name: str, tmp_path: Path) -> None:
     file = ROOT / "scenarios" / "studies" / f"{name}.yaml"
