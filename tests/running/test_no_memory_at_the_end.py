@@ -155,10 +155,10 @@ def test_a_model_that_memory_has_no_room_for_is_refused_with_its_place() -> None
         check_ready(scenario)
 
 
-@pytest.mark.soak  # what refuses it is what the test above calls
-def test_a_fleet_with_such_a_model_does_not_start_and_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize("world", ["simulated", pytest.param("processes", marks=pytest.mark.soak)])
+def test_a_fleet_with_such_a_model_does_not_start_and_says_why(world: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^task: no memory was left"):
-        run(loads(TRAINS.format(hidden=1 << 40).replace("simulated", "processes")), out=tmp_path / "run")
+        run(loads(TRAINS.format(hidden=1 << 40).replace("simulated", world)), out=tmp_path / "run")
 
 
 def test_reading_a_record_takes_no_more_memory_on_a_machine_with_many_cores(
