@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from itertools import repeat
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -221,9 +220,11 @@ class Multicast(NamedTuple):
     def messages(self) -> list[Message]:
         """The messages of the multicast, one for each receiver."""
         src, dsts, (kind, incarnation, (round, step), _, attempt), payloads = self
-        alike = map(repeat, (kind, incarnation, round, step, attempt))
-        fields = zip(repeat(src), dsts, *alike, payloads)
-        return list(map(tuple.__new__, repeat(Message), fields))  # without the call in Python that a named tuple makes
+        new = tuple.__new__  # without the call in Python that a named tuple makes
+        return [
+            new(Message, (src, dst, kind, incarnation, round, step, attempt, payload))
+            for dst, payload in zip(dsts, payloads, strict=True)
+        ]
 
     def after(self, count: int) -> Multicast:
         """Return the multicast without its first `count` receivers."""
