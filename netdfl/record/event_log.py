@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat, zip_longest
+from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from xxhash import xxh3_64_digest, xxh3_128
+from xxhash import xxh3_64_intdigest, xxh3_128
 
 from netdfl.core.clock import Clock
 from netdfl.core.fates import FATE_TEXTS
@@ -33,7 +33,7 @@ MOST_ENTRIES = 1000
 SOME = 512
 FEW = 50
 """Up to this number of entries, sorting by Python is faster than by numpy."""
-_Told: TypeAlias = tuple[list[bytes], list[str]]
+_Told: TypeAlias = tuple[list[int], list[str]]
 """Entries of one instant: the keyed hashes of their subjects, and their lines."""
 _Tell: TypeAlias = "Callable[[Any, Any, int, int, _Told], None]"
 _Group: TypeAlias = tuple[int, _Tell, object, object]
@@ -111,10 +111,10 @@ def _in_order(told: _Told) -> list[str]:
     if len(lines) < 2:
         return lines
     if len(lines) > FEW:
-        keys = np.frombuffer(b"".join(hashes), ">u8").astype(np.uint64)
+        keys = np.array(hashes, np.uint64)
         order = keys.argsort()
         if np.diff(keys[order]).all():  # no two have the same: then the lines decide
-            return list(map(lines.__getitem__, order.tolist()))
+            return [lines[place] for place in order.tolist()]
     return [line for _, line in sorted(zip(hashes, lines, strict=True))]
 
 
@@ -125,21 +125,21 @@ def _messages(outcome: Outcome, digests: Sequence[str], at_ns: int, seed: int, t
     if len(digests) == 1:  # as below, without its lists
         ((src, dst),) = edges
         one = f"message {src}->{dst} {id}"
-        told[0].append(xxh3_64_digest(one.encode(), seed))
+        told[0].append(xxh3_64_intdigest(one.encode(), seed))
         told[1].append(f"{at_ns} {one}{ends}{digests[0]}\n")
         return
     at = f"{at_ns} "
     for first in range(0, len(digests), SOME):  # not more at once than stays in the processor's cache
         some = slice(first, first + SOME)
         about = [f"message {src}->{dst} {id}" for src, dst in edges[some]]
-        told[0].extend(map(xxh3_64_digest, map(str.encode, about), repeat(seed)))
+        told[0].extend([xxh3_64_intdigest(each.encode(), seed) for each in about])
         told[1].extend([f"{at}{each}{ends}{digest}\n" for each, digest in zip(about, digests[some], strict=True)])
 
 
 def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns: int, seed: int, told: _Told) -> None:
     at, head = f"{at_ns} ", f"metric {of[0]} {of[1]} "
     about = [head + name for name in figures]
-    told[0].extend(map(xxh3_64_digest, map(str.encode, about), repeat(seed)))
+    told[0].extend([xxh3_64_intdigest(each.encode(), seed) for each in about])
     told[1].extend([f"{at}{each} {float(x).hex()}\n" for each, x in zip(about, figures.values(), strict=True)])
 
 
