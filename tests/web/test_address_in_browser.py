@@ -124,7 +124,7 @@ def at(page: Any) -> float:
     return float(parse_qs(urlsplit(page.url).fragment)["at"][0])
 
 
-@pytest.fixture(params=["report.html", "served"])
+@pytest.fixture(params=["report.html", pytest.param("served", marks=pytest.mark.soak)])
 def late(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     """The address of the page of a run whose stall begins between two steps of the handle."""
     if request.param == "served":
