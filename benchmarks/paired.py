@@ -34,12 +34,14 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from figures import about
 from runs import ROOT, apart, case
 
 Costs = Mapping[str, float]
+When = Literal["in turns", "together", "beside"]
+"""When both versions take a case: one after the other, at the same time on all cores, or each on half of them."""
 WARM, ROUNDS = 50, 500
 
 
@@ -122,14 +124,12 @@ CASES: Mapping[str, Callable[[Path], Costs]] = {
 }
 
 
-def one_turn(
-    take: Callable[[Path], Costs], order: tuple[Path, Path], together: bool, halves: bool
-) -> Mapping[Path, Costs]:
+def one_turn(take: Callable[[Path], Costs], order: tuple[Path, Path], when: When) -> Mapping[Path, Costs]:
     """Return the costs of both versions; a process of its own for each counts the CPU time of its children."""
-    if not together and not halves:
+    if when == "in turns":
         return {source: take(source) for source in order}
     cores = sorted(os.sched_getaffinity(0))
-    on = (cores[::2], cores[1::2]) if halves and len(cores) > 1 else (cores, cores)
+    on = (cores[::2], cores[1::2]) if when == "beside" and len(cores) > 1 else (cores, cores)
     with ProcessPoolExecutor(len(order)) as pool:
         return dict(zip(order, pool.map(partial(_on, take), order, on), strict=True))
 
@@ -141,13 +141,13 @@ def _on(take: Callable[[Path], Costs], source: Path, cores: list[int]) -> Costs:
 
 
 def paired(
-    take: Callable[[Path], Costs], other: Path, turns: int, width: float, together: bool = False, halves: bool = False
+    take: Callable[[Path], Costs], other: Path, turns: int, width: float, when: When = "in turns"
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of one case."""
     taken: list[tuple[Costs, Costs]] = []
     while len(taken) < turns or (len(taken) < 3 * turns and _widest(taken) > width):
         order = (ROOT, other) if len(taken) % 2 else (other, ROOT)
-        costs = one_turn(take, order, together, halves)
+        costs = one_turn(take, order, when)
         taken.append((costs[ROOT], costs[other]))
     for name in _names(taken):
         ratios = _ratios(taken, name)
@@ -187,9 +187,10 @@ def main() -> None:
     at_once.add_argument("--together", action="store_true", help="run both versions at the same time")
     at_once.add_argument("--beside", action="store_true", help="at the same time, each on half of the cores")
     args = parser.parse_args()
+    when: When = "together" if args.together else "beside" if args.beside else "in turns"
     found = []
     for name in args.cases:
-        for row in paired(CASES[name], args.other, args.turns, args.width, args.together, args.beside):
+        for row in paired(CASES[name], args.other, args.turns, args.width, when):
             print(row, file=sys.stderr, flush=True)
             found.append(row)
     print(about(f"{args.turns} turns or more"), file=sys.stderr)

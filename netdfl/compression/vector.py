@@ -143,7 +143,7 @@ def vector(numbers: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
 def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Return `self_weight` times `own` plus each of `weights` times its vector in `others`, summed in this order."""
     if isinstance(own, Vector) and own.nbytes <= SHORT_BYTES:  # a few calls for all, not some for each
-        rows = np.ndarray((1 + len(others), own.size), own.dtype, b"".join((own, *others)))
+        rows = np.frombuffer(b"".join((own, *others)), own.dtype).reshape(1 + len(others), own.size)
         return np.add.reduce(rows * _column((self_weight, *weights), own.dtype), 0).view(Vector)
     found = own * self_weight
     for other, weight in zip(others, weights, strict=True):
@@ -172,7 +172,7 @@ def to_array(x: Vector) -> Array:
 
 def of_array(array: Array) -> Tensor:
     """Return a `Vector` that shares the memory of a message's array. Do not write to it."""
-    return Vector(array.shape, array.dtype, array.data)  # type: ignore[return-value]
+    return np.frombuffer(array.data, array.dtype).reshape(array.shape).view(Vector)  # type: ignore[return-value]
 
 
 name_of: Callable[[np.dtype[Any]], str] = cache(lambda dtype: dtype.name)  # numpy makes it anew each time

@@ -125,7 +125,7 @@ class VirtualWorker:
         round_ = self.round()
         takes_ns = round(self.factor * self.time_ns(self.node, round_))
         if not takes_ns and self.training.at_once:
-            await asyncio.sleep(0)  # so all nodes read what came before any sends: a run is a fifth faster
+            await asyncio.sleep(0)  # without it a node sends before others have read; runs took longer
             return function(*args)
         work = partial(function, *args) if args else function
         return await self.training.run(self.node, round_, takes_ns, work)
