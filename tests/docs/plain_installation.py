@@ -6,8 +6,9 @@ import builtins
 import importlib
 import importlib.util
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -42,7 +43,8 @@ def brought() -> set[str]:
     return found
 
 
-def hidden(but: Collection[str] = ()) -> set[str]:
+@cache  # all distributions are asked, which takes half a second
+def hidden(but: tuple[str, ...] = ()) -> Set[str]:
     """The names of modules that are installed here, and are not in a plain installation with the packages `but`."""
     there = {*brought(), *but}
     homes = metadata.packages_distributions()
@@ -50,7 +52,7 @@ def hidden(but: Collection[str] = ()) -> set[str]:
 
 
 @contextmanager
-def plain_installation(monkeypatch: pytest.MonkeyPatch, but: Collection[str] = ()) -> Iterator[None]:
+def plain_installation(monkeypatch: pytest.MonkeyPatch, but: tuple[str, ...] = ()) -> Iterator[None]:
     """In the context no module of netdfl finds what a plain installation with the packages `but` has not."""
     gone = hidden(but)
     usual, by_name, find = builtins.__import__, importlib.import_module, importlib.util.find_spec

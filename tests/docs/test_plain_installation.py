@@ -14,7 +14,7 @@ def test_what_netdfl_needs_is_there_and_what_tests_and_extras_bring_is_not() -> 
     assert {"numpy", "torch", "starlette", "pydantic-core"} <= brought()
     assert {"pandas", "polars", "pytest", "hypothesis", "playwright"} <= hidden()
     assert not {"numpy", "torch", "starlette", "netdfl", "ruamel"} & hidden()
-    assert "pandas" not in hidden(["pandas"])
+    assert "pandas" not in hidden(("pandas",))
 
 
 def test_netdfl_finds_none_of_it_and_others_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from tests.soak.tally import ROOT, main
 
 BY_PYTEST = {"tests/diagnosis/test_healthy_in_processes.py": "docs/diagnosis.md"}
 """A module that pytest itself repeats, and the page with its command."""
-MARK = re.compile(r"mark\.soak|RAREL[Y]")
+MARK = re.compile(r"mark\.soak|RAREL[Y]|on_a_phone_in_ful[l]")
 
 
 def marked() -> list[str]:

@@ -10,6 +10,8 @@ import pytest
 WIDE, PHONE = 1280, 400
 at_both_widths = pytest.mark.parametrize("width", [WIDE, PHONE])
 """Has the fixture `opened` open pages in a wide window, and on a phone."""
+on_a_phone_in_full = pytest.mark.parametrize("width", [WIDE, pytest.param(PHONE, marks=pytest.mark.soak)])
+"""The same for what a page does at any width; CI tries it in a wide window alone."""
 
 
 def check_fits(page: Any, width: int) -> None:

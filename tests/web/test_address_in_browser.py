@@ -17,7 +17,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import load, loads
 from tests.agreeing import agreeing
 from tests.web.conftest import Open
-from tests.web.fitting import at_both_widths
+from tests.web.fitting import at_both_widths, on_a_phone_in_full
 from tests.web.web_server import started
 
 LOSSY = """
@@ -56,7 +56,7 @@ def file_of(folder: Path, name: str) -> str:
     return write_report(folder / name).as_uri()
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "lossy"))
     page.locator("#handle").fill("40")
@@ -94,7 +94,7 @@ def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path,
     assert box.input_value() == "linear"
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_the_links_of_this_round_are_those_of_the_round_of_the_moment(folder: Path, opened: Open) -> None:
     page, found = opened(f"{file_of(folder, 'drawn')}#links=round"), open_run(folder / "drawn")
     edges = "SELECT DISTINCT src, dst FROM messages WHERE kind = 'data' AND round = $round"
@@ -134,7 +134,7 @@ def late(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
         yield file_of(folder, "late")
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_every_way_to_a_moment_keeps_it_exactly(folder: Path, late: str, opened: Open) -> None:
     page, found = opened(late), open_run(folder / "late")
     page.locator("[data-stall='0']").click()
@@ -189,7 +189,7 @@ def test_a_click_in_the_lanes_sets_the_moment_to_a_pixel(folder: Path, opened: O
     assert found[0] < found[1]
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_a_link_shows_the_part_of_the_lanes_that_one_looks_at(folder: Path, opened: Open) -> None:
     def drawn(page: Any) -> str:
         pause(page, 300)

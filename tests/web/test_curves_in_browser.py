@@ -17,7 +17,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.agreeing import agreeing
 from tests.web.conftest import Open
-from tests.web.fitting import at_both_widths
+from tests.web.fitting import on_a_phone_in_full
 from tests.web.web_server import started
 
 SMALL = agreeing("small", 4, 6, "seed: 3\nlinks: {default: {latency: 5ms}}", compute="10ms")
@@ -58,7 +58,7 @@ def check_labels(page: Any) -> None:
     assert labels == sorted(set(labels), key=float)
 
 
-@at_both_widths
+@on_a_phone_in_full
 @pytest.mark.parametrize(("low", "high"), [(0.00012, 0.00013), (0.021, 0.098), (3e-9, 20.0)])
 def test_a_logarithmic_axis_has_labels_whatever_it_spans(
     runs: Path, opened: Open, tmp_path: Path, low: float, high: float
@@ -76,7 +76,7 @@ def test_a_logarithmic_axis_has_labels_whatever_it_spans(
     check_labels(page)
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_a_logarithmic_axis_of_compared_runs_has_labels_on_the_page_and_taken_home(address: str, opened: Open) -> None:
     def answered(route: Any) -> None:
         answer = route.fetch()
@@ -98,7 +98,7 @@ def test_a_logarithmic_axis_of_compared_runs_has_labels_on_the_page_and_taken_ho
     assert saved == sorted(set(saved), key=float)
 
 
-@at_both_widths
+@on_a_phone_in_full
 @pytest.mark.parametrize(
     ("ticked", "curves"),
     [

@@ -20,7 +20,7 @@ from netdfl.scenario.load import load, loads
 from tests.agreeing import agreeing
 from tests.report.conftest import fabricate_run
 from tests.web.conftest import Open
-from tests.web.fitting import PHONE, WIDE, at_both_widths, check_axe, check_fits
+from tests.web.fitting import PHONE, WIDE, at_both_widths, check_axe, check_fits, on_a_phone_in_full
 from tests.web.web_server import ask, started
 
 LOSSY = """
@@ -157,7 +157,7 @@ def test_a_link_says_that_events_ask_for_loss_too(folder: Path, opened: Open) ->
     assert "0 ms: queues, size, spread" in page.inner_text("#panel")
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_boxes_that_scroll_have_a_shadow_where_there_is_more(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "stalled"))
     page.locator("[data-stall='0']").click()
@@ -166,7 +166,7 @@ def test_boxes_that_scroll_have_a_shadow_where_there_is_more(folder: Path, opene
         assert found.split(", ")[:8] == ["local"] * 4 + ["scroll"] * 4
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "stalled"))
     page.locator("[data-stall='0']").click()
@@ -268,7 +268,7 @@ def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Pat
     check_fits(page, width)
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_closer_goes_where_something_is_drawn_though_the_handle_is_at_the_end(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "lossy"))
     for _ in range(3):
@@ -277,7 +277,7 @@ def test_closer_goes_where_something_is_drawn_though_the_handle_is_at_the_end(fo
         assert page.evaluate(BUSY) > 0
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_a_chart_is_taken_home(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "lossy"))
     for form, begin in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"curve,round,Error")):

@@ -17,7 +17,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.agreeing import agreeing
 from tests.web.conftest import Open
-from tests.web.fitting import WIDE, at_both_widths, check_axe, check_fits
+from tests.web.fitting import WIDE, at_both_widths, check_axe, check_fits, on_a_phone_in_full
 from tests.web.web_server import started
 
 SMALL = agreeing("small", 4, 6, "seed: 3\nlinks: {default: {latency: 5ms}}", compute="10ms")
@@ -104,7 +104,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     assert "columns=" in page.evaluate("location.hash")
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_four_keys_are_columns_and_the_others_are_named_and_can_be_chosen(opened: Open, address: str) -> None:
     page = opened(address)
     page.get_by_text("124 of 124 runs").wait_for()
@@ -143,7 +143,7 @@ def check_pinned(box: Any) -> None:
     assert found["row"][0] == pytest.approx(0, abs=1.5)
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, address: str, width: int) -> None:
     page = opened(f"{address}#filter=done")
     page.get_by_text("4 of 124 runs").wait_for()
@@ -253,7 +253,7 @@ def test_ticked_runs_that_the_filter_hides_are_named_before_they_are_thrown_away
     page.locator("#orders span", has_text="1 ticked:").wait_for()
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_runs_that_differ_in_the_seed_alone_are_drawn_against_it(opened: Open, address: str) -> None:
     page = opened(f"{address}#filter=done%20delay%20%3D%205ms")
     page.get_by_text("2 of 124 runs").wait_for()
@@ -262,7 +262,7 @@ def test_runs_that_differ_in_the_seed_alone_are_drawn_against_it(opened: Open, a
     assert page.get_by_role("combobox", name="against", exact=True).input_value() == "seed"
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_a_filter_that_finds_nothing_says_which_key_may_be_meant(opened: Open, address: str) -> None:
     page = opened(f"{address}#filter=name%20%3D%20dpsgd")
     page.locator("#said", has_text="0 of 124 runs. name is the column name; did you mean algorithm.name?").wait_for()
@@ -276,6 +276,7 @@ def test_axe_finds_no_serious_fault_in_the_list(opened: Open, address: str, widt
     page.get_by_role("button", name="compare all that fit").click()
     page.locator("#scatter circle").first.wait_for()
     page.locator("summary", has_text="columns").click()
+    check_fits(page, width)
     check_axe(page)
 
 
@@ -289,16 +290,20 @@ def few(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
         yield root, found
 
 
-@at_both_widths
-def test_a_run_is_repeated_with_other_values(opened: Open, few: tuple[Path, str], width: int) -> None:
-    root, address = few
-    page = opened(address)
+def open_form(page: Any) -> Any:
+    """Ask to repeat a run with other values; the field of its rounds."""
     page.locator("#filter").fill("20260201 seed = 1 done")
     page.get_by_text(re.compile("^2 of [45] runs")).wait_for()  # or the first row is another one a moment later
     page.locator("#list input[type=checkbox]").first.check()
     page.get_by_role("button", name="repeat with other values").click()
     page.locator("#find-key").fill("rounds")
-    rounds = page.locator("#key-rounds")
+    return page.locator("#key-rounds")
+
+
+@at_both_widths
+def test_the_form_of_a_repeat_fits_and_says_what_is_wrong(opened: Open, few: tuple[Path, str], width: int) -> None:
+    page = opened(few[1])
+    rounds = open_form(page)
     rounds.fill("0")
     assert page.locator(".field:visible").count() < 10
     page.get_by_role("button", name="check the values").click()
@@ -306,6 +311,12 @@ def test_a_run_is_repeated_with_other_values(opened: Open, few: tuple[Path, str]
     assert rounds.get_attribute("aria-invalid") == "true"
     check_fits(page, width)
     check_axe(page, "#repeat")
+
+
+def test_a_run_is_repeated_with_other_values(opened: Open, few: tuple[Path, str]) -> None:
+    root, address = few
+    page = opened(address)
+    rounds = open_form(page)
     again = opened(page.url)
     again.locator("#find-key").wait_for()
     again.get_by_role("button", name="leave it").click()
