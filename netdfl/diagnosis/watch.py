@@ -21,6 +21,7 @@ FIRST_NS = 30 * NS_PER_S
 FIRST_LOOK_NS = 2 * NS_PER_S
 LEAST_NS = NS_PER_S
 ROUNDS_QUIET = 10
+LOOKS_SOON = 20
 ROUNDS_LIVELOCK = 100
 LEAST_LIVELOCK_NS = 30 * NS_PER_S
 ROUNDS_KEPT = 15
@@ -69,6 +70,14 @@ class Pace:
         """Return the time of the fleet's next check for stalls. In a long first round checks become rarer."""
         wait_ns = self.look_ns
         return now_ns + (wait_ns if self.round_ns is not None else max(wait_ns, (now_ns - FIRST_NS) // 2))
+
+    @property
+    def soon_ns(self) -> int:
+        """The time in ns until a check for what a node's end may have changed: a twentieth of a round, LEAST_NS at least.
+
+        The nodes of a large fleet end one by one, and each check reads the whole fleet.
+        """
+        return max(LEAST_NS, (self.round_ns or 0) // LOOKS_SOON)
 
     @property
     def livelock_ns(self) -> int:

@@ -26,7 +26,7 @@ from netdfl.diagnosis.finding import Cause, Finding, keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
 from netdfl.diagnosis.snapshot import DOWN, Snapshot, State
-from netdfl.diagnosis.watch import LEAST_NS, FindingHistory, Pace, Window
+from netdfl.diagnosis.watch import FindingHistory, Pace, Window
 from netdfl.diagnosis.why import Grounds, ReasonKind
 from netdfl.diagnosis.words import span
 from netdfl.links.schedule.events import STANDING
@@ -306,7 +306,8 @@ class ExactWatch(StallWatch):
 
     def finished(self, node: NodeId) -> None:
         """Record that `node` has finished; look again soon, because others may have nothing left to wait for."""
-        self.due_ns, self._fewer = min(self.due_ns, self.fleet.now_ns() + LEAST_NS), True
+        if not self._fewer:
+            self.due_ns, self._fewer = min(self.due_ns, self.fleet.now_ns() + self.pace.soon_ns), True
         super().finished(node)
 
     @override
