@@ -22,7 +22,6 @@ from netdfl.scenario.load import load
 from netdfl.study import resumable
 from netdfl.study.resumable import MOST_HELD, drop_checkpoints, rounds_between, run_or_resume
 from netdfl.study.sweep import sweep
-from tests.in_process import InProcess
 
 PYTHON = sys.executable  # a cold one: the processes below it are looked at
 DATA = '''
@@ -121,7 +120,7 @@ def test_a_study_goes_on_after_ctrl_c(scenario: Path, tmp_path: Path, draw_nothi
     out = tmp_path / "out"
     draw_nothing()  # test_tables.py looks at figures
     interrupt(scenario, out, signal.SIGINT, group=True)
-    assert sweep(scenario, out=out, seeds=1, console=Console(quiet=True), make_runner=InProcess) == 0
+    assert sweep(scenario, out=out, seeds=1, console=Console(quiet=True)) == 0
     assert run_or_resume(scenario, ["seed=0"], tmp_path / "other", 1) == 0
     cell = cell_of(out)
     assert hash_of(cell) == hash_of(tmp_path / "other")
