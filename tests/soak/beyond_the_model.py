@@ -2,9 +2,9 @@
 
 python -m tests.soak.beyond_the_model [--runs 3] [--only deep] [--kept build/beyond_the_model] [--page docs/fidelity.md]
 
-Acknowledgements that wait in a full uplink, deep queues, and unlike round trips. Nothing is bounded here: the table
-says how far the model is from packets. What was measured is kept, so an interrupted command goes on where it was. About
-four minutes in all, most of it waiting.
+Acknowledgements that wait in a full uplink, deep queues, and unlike round trips, also where a flow meets two full queues.
+Nothing is bounded here: the table says how far the model is from packets. What was measured is kept, so an interrupted
+command goes on where it was. About four minutes in all, most of it waiting.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ CASES: dict[str, Case] = {
             {"0": {"uplink": access(10)}, "default": {"latency": "10ms"}, "0--2": {"latency": "100ms"}},
         ),
         {"20 ms": [0], "200 ms": [1]},
+    ),
+    "a flow through two full queues": Case(
+        Traffic(
+            [(0, 0, 2, 4 * MB), (1, 1, 3, 3_200_000), (0, 3, 2, 4 * MB)],
+            {"default": RTT | {"uplink": access(8), "downlink": access(10)}},
+            {"links": {"a--b": access(10)}, "place": {"0..1": "a", "2..3": "b"}},
+        ),
+        {"through both": [0], "through one of them": [1, 2]},
     ),
 }
 

@@ -87,11 +87,14 @@ TRAFFIC: dict[str, tuple[Traffic, float]] = {
         ),
         0.15,
     ),
-    "a core link with cross traffic": (
+    "core links with cross traffic": (
         Traffic(
-            [(0, 0, 2, 4 * MB), (1, 1, 3, 3_200_000), (0, 3, 2, 4 * MB)],
+            [(0, 0, 2, 6_500_000), (0, 1, 3, 3_200_000), (6, 4, 5, 3_200_000)],
             {"default": RTT | {"uplink": access(8), "downlink": access(10)}},
-            {"links": {"a--b": core(10)}, "place": {"0..1": "a", "2..3": "b"}},
+            {
+                "links": {"a--b": core(10), "b--c": core(10)},
+                "place": {"0..1": "a", "2": "c", "3..4": "b", "5": "c"},
+            },
         ),
         0.15,
     ),
