@@ -295,6 +295,7 @@ def test_a_figure_says_whose_accuracy_it_shows(tmp_path: Path, drawn: list[Axes]
     assert figure_of([point], FigureSpec(y="test_accuracy", x="nodes")).axes[0].get_ylabel() == mean
 
 
+@pytest.mark.usefixtures("unsaved")
 def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
     (tmp_path / "curves.yaml").write_text(STUDY)
     assert sweep(tmp_path / "curves.yaml", out=tmp_path / "out", console=Console(file=io.StringIO())) == 0
