@@ -73,7 +73,7 @@ class Pace:
 
     @property
     def soon_ns(self) -> int:
-        """The time in ns until a check for what a node's end may have changed: a twentieth of a round, LEAST_NS at least.
+        """The time in ns until a check for what a node's end may have changed: a twentieth of a round, or LEAST_NS.
 
         The nodes of a large fleet end one by one, and each check reads the whole fleet.
         """
