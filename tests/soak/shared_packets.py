@@ -89,7 +89,7 @@ TRAFFIC: dict[str, tuple[Traffic, float]] = {
     ),
     "core links with cross traffic": (
         Traffic(
-            [(0, 0, 2, 6_500_000), (0, 1, 3, 3_200_000), (6, 4, 5, 3_200_000)],
+            [(0, 0, 2, 6_500_000), (0, 1, 3, 3_200_000), (6, 4, 5, 3_400_000)],
             {"default": RTT | {"uplink": access(8), "downlink": access(10)}},
             {
                 "links": {"a--b": core(10), "b--c": core(10)},
