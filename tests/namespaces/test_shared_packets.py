@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from netdfl.core.units import parse_rate_bps, parse_size_bytes
 from netdfl.links.rules.tcp import on_the_line_bytes
+from tests.links.fluid import max_min
 from tests.soak import shared_packets
 from tests.soak.packet_traffic import DisturbedError, Group, Traffic
 from tests.soak.shared_packets import (
@@ -82,6 +84,25 @@ def test_links_of_what_is_compared_have_low_rates_short_queues_and_equal_round_t
     assert longer == ([(10e6, 96_000)] if name == "a queue of 64 packets before a core link" else [])
     assert {each["latency"] for each in rules if "latency" in each} == {"20ms"}
     assert "latency" in traffic.links["default"]
+
+
+def test_two_flows_of_two_bottlenecks_in_a_row_cross_two_full_links() -> None:
+    traffic, _ = TRAFFIC["two bottlenecks in a row"]
+    rates = {
+        (node, way): Fraction(parse_rate_bps(rules[way]["rate"]))
+        for node, rules in traffic.links.items()
+        for way in ("uplink", "downlink")
+        if way in rules
+    }
+    ways = {
+        (s, d): [link for link in ((f"{s}", "uplink"), (f"{d}", "downlink")) if link in rates]
+        for _, s, d, _ in traffic.messages
+    }
+    found = max_min(ways, rates)
+    full = {
+        link for link, rate in rates.items() if sum(found[flow] for flow, over in ways.items() if link in over) == rate
+    }
+    assert {flow for flow, over in ways.items() if len(full & set(over)) == 2} == {(0, 2), (0, 3)}
 
 
 @dataclass

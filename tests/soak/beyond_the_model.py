@@ -2,9 +2,9 @@
 
 python -m tests.soak.beyond_the_model [--runs 3] [--only deep] [--kept build/beyond_the_model] [--page docs/fidelity.md]
 
-Acknowledgements that wait in a full uplink, deep queues, and unlike round trips, one of them of a flow that meets two
-full queues. Nothing is bounded here: the table says how far the model is from packets. What was measured is kept, so
-an interrupted command goes on where it was. About four minutes in all, most of it waiting.
+Acknowledgements that wait in a full uplink, deep queues, unlike round trips, and what two full queues take from a
+flow. Nothing is bounded here: the table says how far the model is from packets. What was measured is kept, so an
+interrupted command goes on where it was. About four minutes in all, most of it waiting.
 """
 
 from __future__ import annotations

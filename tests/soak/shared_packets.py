@@ -83,7 +83,7 @@ TRAFFIC: dict[str, tuple[Traffic, float]] = {
     "two bottlenecks in a row": (
         Traffic(
             [(0, 0, 2, 2 * MB), (0, 0, 3, 4 * MB), (0, 1, 3, 4 * MB)],
-            {"0": {"uplink": access(8)}, "3": {"downlink": access(8)}, "2": {"downlink": access(3)}, "default": RTT},
+            {"0": {"uplink": access(8)}, "3": {"downlink": access(10)}, "2": {"downlink": access(3)}, "default": RTT},
         ),
         0.15,
     ),
