@@ -5,9 +5,9 @@ A module is one of them by its first test with `pytest.mark.soak`, unless anothe
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
+from functools import cache
 from random import Random
 
 from tests.soak.machines import LONG
@@ -15,13 +15,15 @@ from tests.soak.tally import ROOT, main
 
 BY_PYTEST = {"tests/diagnosis/test_healthy_in_processes.py": "docs/diagnosis.md"}
 """A module that pytest itself repeats, and the page with its command."""
-MARK = re.compile(r"mark\.soak|RAREL[Y]|on_a_phone_in_ful[l]")
+MARKS = "mark.soak", "RARELY", "on_a_phone_in_full"
 
 
+@cache
 def marked() -> list[str]:
     """The modules that have tests for the soak."""
     files = sorted(ROOT.glob("tests/**/test_*.py"))
-    return [str(file.relative_to(ROOT)) for file in files if MARK.search(file.read_text(encoding="utf-8"))]
+    texts = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
+    return [module for module, text in texts.items() if any(mark in text for mark in MARKS)]
 
 
 def sampled() -> list[str]:
