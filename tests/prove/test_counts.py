@@ -75,7 +75,7 @@ def plays_of(proven: ScenarioProof) -> tuple[ProofAnswer, list[Play]]:
 @pytest.mark.parametrize(
     ("plain", "faults", "uses"),
     [
-        (FLEET | LATE | {"rounds": 2}, "loss: 2", "void"),
+        pytest.param(FLEET | LATE | {"rounds": 2}, "loss: 2", "void", marks=pytest.mark.soak),
         pytest.param(PAIR | LATE | {"rounds": 1}, "loss: 1, crash: 1", "void", marks=pytest.mark.soak),
         (PAIR | {"algorithm": "sgp", "rounds": 1} | LATE, "loss: 1, crash: 1", "void"),
         (FLEET | {"wait": {"for": {"quorum": 1}}, "rounds": 2}, "loss: 2", "symmetry"),

@@ -76,7 +76,12 @@ def count_orders(plain: Mapping[str, Any], *, by_node: bool = True) -> int:
 
 @pytest.mark.parametrize(
     ("plain", "many"),
-    [(FLEET | {"rounds": 1}, 8), (FLEET | {"rounds": 2}, 64), (ONE | APART, 4), (PAIR | DEADLINE, 4)],
+    [
+        (FLEET | {"rounds": 1}, 8),
+        pytest.param(FLEET | {"rounds": 2}, 64, marks=pytest.mark.soak),
+        (ONE | APART, 4),
+        (PAIR | DEADLINE, 4),
+    ],
     ids=["ring", "two rounds", "apart", "at a deadline"],
 )
 def test_there_are_as_many_orders_as_a_naive_enumeration_finds(plain: dict[str, Any], many: int) -> None:

@@ -36,7 +36,11 @@ def attempts(number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("method", "delivery"),
-    [("sgp", attempts(2)), ("sgp", attempts(0)), ("overlap_sgp", attempts(0))],
+    [
+        ("sgp", attempts(2)),
+        pytest.param("sgp", attempts(0), marks=pytest.mark.soak),  # the next one gives up at once, too
+        ("overlap_sgp", attempts(0)),
+    ],
     ids=["sent again", "given up at once", "taken a round later"],
 )
 def test_all_weight_that_a_crash_with_a_loss_takes_away_is_in_the_record(method: str, delivery: dict[str, Any]) -> None:
