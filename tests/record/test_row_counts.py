@@ -24,7 +24,12 @@ def scenario(nodes: int, messages: str) -> dict[str, object]:
     return agreeing | {"record": {"messages": messages}, "evaluation": {"local": "none"}}
 
 
-@pytest.mark.parametrize("messages", ["all", "every 4th", "per_link"])
+RARELY = pytest.mark.soak
+
+
+@pytest.mark.parametrize(
+    "messages", [pytest.param("all", marks=RARELY), "every 4th", pytest.param("per_link", marks=RARELY)]
+)
 def test_rows_by_message_and_round_do_not_depend_on_the_size(messages: str, tmp_path: Path) -> None:
     for nodes in (12, 36):
         run = netdfl.run(scenario(nodes, messages), out=tmp_path / str(nodes), page=False).run

@@ -56,10 +56,11 @@ def names(path: Path) -> set[str]:
     return {file.name for file in (path / "store").iterdir()}
 
 
+@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.soak), 4])
 def test_a_roll_that_is_killed_anywhere_loses_and_doubles_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    each: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for stop in itertools.count():
+    for stop in itertools.count(step=each):
         run = make(tmp_path / str(stop))
         rows = run.rows(ALL_ROWS)
         left = iter(range(stop))

@@ -227,7 +227,7 @@ def leaves(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.soak), 5])
+@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.soak), 11])
 @pytest.mark.parametrize("name", READERS)
 def test_any_value_of_a_file_may_be_any_other(given: Path, name: str, each: int) -> None:
     """It is read, or there is a sentence: nothing else is raised, and no memory is asked for by a number in a file."""

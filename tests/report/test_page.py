@@ -161,7 +161,13 @@ def test_any_graph_has_places_that_differ(tmp_path: Path, graph: dict[str, objec
 
 
 @pytest.mark.parametrize(
-    ("nodes", "classes"), [(2, 2), (50, 10), (8, 100), pytest.param(200, 10, marks=pytest.mark.soak)]
+    ("nodes", "classes"),
+    [
+        (2, 2),
+        pytest.param(50, 10, marks=pytest.mark.soak),  # test_large_fleets.py has pages of larger ones
+        (8, 100),
+        pytest.param(200, 10, marks=pytest.mark.soak),
+    ],
 )
 def test_small_and_large_fleets_make_a_page_of_a_sane_size(fabricate, nodes: int, classes: int) -> None:
     run = fabricate(nodes=nodes, rounds=3, dead=None, classes=classes)
