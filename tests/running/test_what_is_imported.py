@@ -46,7 +46,7 @@ def imported(*arguments: object) -> tuple[int, set[str]]:
     return processes, set(modules)
 
 
-@pytest.mark.parametrize("command", NEEDED)
+@pytest.mark.parametrize("command", ["--help", "validate", pytest.param("run", marks=pytest.mark.soak)])
 def test_a_command_imports_what_it_needs_and_starts_no_process(tmp_path: Path, command: str) -> None:
     file = tmp_path / "small.yaml"
     file.write_text(to_yaml(load(SMALL)))
@@ -54,7 +54,8 @@ def test_a_command_imports_what_it_needs_and_starts_no_process(tmp_path: Path, c
     assert imported(command, *arguments) == (0, NEEDED[command])
 
 
-def test_to_look_for_stalls_where_nobody_is_stuck_imports_no_more(tmp_path: Path) -> None:
+def test_a_run_that_looks_for_stalls_where_nobody_is_stuck_imports_no_more(tmp_path: Path) -> None:
+    """Than a run that looks for none, which the soak has, too."""
     slow = {"links": {"default": {"latency": "1s"}, "0->1": {"latency": "1min"}}, "wait": {"deadline": "none"}}
     file = tmp_path / "slow.yaml"
     file.write_text(to_yaml(load(SMALL | slow | {"rounds": 12})))
