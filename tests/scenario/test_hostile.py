@@ -12,6 +12,7 @@ import pytest
 
 from netdfl.core.errors import MOST_LETTERS, MOST_SHOWN, ScenarioError
 from netdfl.scenario.load import load, loads
+from netdfl.scenario.loading import document
 
 BASE = "schema: netdfl/1\nname: x\nnodes: 4\nrounds: 2\ntask: consensus\nalgorithm: dpsgd\ntopology: ring\n"
 HOSTILE: Mapping[str, tuple[str, str]] = {
@@ -28,13 +29,25 @@ HOSTILE: Mapping[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE)
+RARELY = {"too many keys"}  # to read so many takes long; the next test has few
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.soak] if case in RARELY else []) for case in HOSTILE]
+)
 def test_a_hostile_scenario_is_refused_in_a_sentence(case: str) -> None:
     text, said = HOSTILE[case]
     with pytest.raises(ScenarioError) as refused:
         loads(text)
     assert said in str(refused.value)
     assert len(str(refused.value)) < 5000
+
+
+def test_more_keys_and_values_than_a_scenario_may_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "MOST_VALUES", 200)
+    loads(BASE)
+    with pytest.raises(ScenarioError, match="more than 200 keys and values"):
+        loads(BASE + "".join(f"k{i}: {i}\n" for i in range(100)))
 
 
 def test_of_very_many_mistakes_the_first_are_printed_and_the_rest_counted() -> None:

@@ -168,6 +168,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load(tmp_path / "none.yaml")
 
 
+@pytest.mark.soak  # test_layers.py has it, too
 def test_loading_does_not_import_torch() -> None:
     code = "import sys; from netdfl.scenario.load import load; load(sys.argv[1]); assert 'torch' not in sys.modules"
     done = subprocess.run(
