@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import netdfl
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.running.determinism import LOG, run_logged
@@ -104,6 +102,8 @@ def _messages(log: Path) -> Iterator[str]:
 
 def arithmetic() -> str:
     """A digest of how this machine rounds where netdfl sums."""
+    import torch
+
     x = torch.sin(torch.arange(1, 4097, dtype=torch.float64) * 0.7)
     products = torch.stack([x, x.sqrt().nan_to_num(), x.exp(), x.log1p().nan_to_num()])
     found = [products @ x, products.sum(1), torch.add(x, x.flip(0), alpha=0.3), x.float() * 0.3 + x.float().flip(0)]

@@ -25,7 +25,7 @@ TRAINED = ("task={kind: train, dataset: digits, model: mlp}", "rounds=2", "algor
     "sets",
     [
         pytest.param(TRAINED, marks=pytest.mark.soak, id="trained"),
-        pytest.param(("world.compute=measured",), id="measured"),
+        pytest.param(("world.compute=measured",), marks=pytest.mark.soak, id="measured"),
     ],
 )
 def test_two_processes_agree(sets: tuple[str, ...], tmp_path: Path) -> None:
@@ -39,11 +39,12 @@ def test_only_the_simulated_world_is_repeatable(tmp_path: Path) -> None:
         check_determinism(small("world.kind=processes"), tmp_path)
 
 
-def test_two_processes_agree_under_faults_and_the_command_says_both_hashes(
+def test_two_processes_agree_under_faults_with_measured_times_and_the_command_says_both_hashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "small.yaml").write_text(SMALL)
-    arguments = ["run", str(tmp_path / "small.yaml"), "--check-determinism", *(f"--set={each}" for each in FAULTY)]
+    sets = (*FAULTY, "world.compute=measured")
+    arguments = ["run", str(tmp_path / "small.yaml"), "--check-determinism", *(f"--set={each}" for each in sets)]
     monkeypatch.setattr("sys.argv", ["netdfl", *arguments])
     with pytest.raises(SystemExit) as caught:
         cli.main()

@@ -30,7 +30,12 @@ def play(out: Path, rules: str) -> Run:
     return netdfl.run(scenario, out=out, page=False).run
 
 
-@pytest.mark.parametrize("rules", RULES)
+OFTEN = {"rules", "bursts"}
+
+
+@pytest.mark.parametrize(
+    "rules", [pytest.param(rules, marks=[] if rules in OFTEN else [pytest.mark.soak]) for rules in RULES]
+)
 def test_a_run_is_the_same_whether_links_are_forgotten(
     rules: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

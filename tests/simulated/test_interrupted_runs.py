@@ -52,7 +52,12 @@ def interrupted(path: Path, view: Impatient) -> FinishedRun:
     return run(loads(SCENARIO), out=path, view=nullcontext(view))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGHUP])
+RARELY = pytest.mark.soak
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=RARELY), pytest.param(signal.SIGHUP, marks=RARELY)]
+)
 def test_an_interrupted_run_has_its_result_and_its_report(number: int, tmp_path: Path) -> None:
     view = Impatient(1, number)
     finished = interrupted(tmp_path / "run", view)

@@ -103,7 +103,7 @@ def test_killed_at_a_random_moment(number: int) -> None:
     assert trial(Random(f"ci-{number}"), number) is None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 4))])
 def test_a_node_that_returns_takes_no_share_twice(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its neighbors send again what it had read before it crashed; mass may be missing then, and is never made."""
     monkeypatch.setattr("netdfl.report.html.write_report", lambda path: path)

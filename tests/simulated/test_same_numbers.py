@@ -47,7 +47,7 @@ def loopback_models(scenario: Scenario) -> dict[NodeId, Tensor]:
     return {i: each.states[-1].x for i, each in kept.items()}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [pytest.param("gossip", marks=pytest.mark.soak), "push_sum", "server"])
 def test_the_simulated_world_equals_function_calls(family: str, tmp_path: Path) -> None:
     scenario = small(*DIGITS, *FAMILIES[family])
     with exact_arithmetic():

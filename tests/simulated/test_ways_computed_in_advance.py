@@ -33,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-RARELY = ("several steps", "push-sum", "a crash", "compute")
+RARELY = ("several steps", "push-sum", "a crash", "compute", "plain", "asynchronous")
 """Another case has the same kind: steps and times of their own, push-sum with acknowledgments, a crash and a return."""
 
 

@@ -114,7 +114,7 @@ def test_a_paused_node_does_nothing_and_loses_nothing(simulated: Run) -> None:
     assert finished.result["virtual_duration_s"] == pytest.approx(1.4, abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 4))])
 def test_pauses_that_follow_each_other_are_one(simulated: Run, seed: int) -> None:
     """At the moment between them the first ends before the second begins, whatever the seed orders there."""
     base = ("world.compute=100ms", f"seed={seed}")
