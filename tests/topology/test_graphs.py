@@ -80,15 +80,10 @@ def test_graphs_do_not_depend_on_the_hash_seed() -> None:
         f"for name in {BARE}: print(T[name](12, Streams(5)).graph(3).edges)"
     )
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    printed = [
-        subprocess.run(
-            [sys.executable, "-c", program], env=env | {"PYTHONHASHSEED": s}, capture_output=True, check=True
-        )
-        for s in ("1", "2")
-    ]
-    assert printed[0].stdout == printed[1].stdout
+    env |= {"PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"}
+    printed = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True)
     here = [str(TOPOLOGIES[name](12, Streams(5)).graph(3).edges) for name in BARE]
-    assert printed[0].stdout.decode().splitlines() == here
+    assert printed.stdout.decode().splitlines() == here
 
 
 @pytest.mark.parametrize("name", ["erdos_renyi", "small_world", "random_sym", "random_push", "random_pull"])
