@@ -29,6 +29,7 @@ from netdfl.transport.shared_memory.buffers import SharedBuffers
 from netdfl.transport.shared_memory.memory import PAGE, SharedMemory
 from netdfl.transport.shared_memory.pool import REFERENCE
 from netdfl.transport.v1.data_pb2 import Frame, HelloRequest, Receipt
+from tests.transport.checks import FULL_MAILBOX_RARELY
 
 LIMITS = wire.Limits(max_bytes=1 << 20)
 VECTOR = np.arange(3000, dtype=np.float32)
@@ -56,7 +57,7 @@ async def test_conformance(check: Any) -> None:
     await check(sharing_fleet)
 
 
-@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+@pytest.mark.parametrize("check", FULL_MAILBOX_RARELY)
 async def test_conformance_where_not_all_has_room(check: Any) -> None:
     """A part that holds a few small bodies: what does not fit goes inline."""
     await check(lambda num_nodes, ledger: sharing_fleet(num_nodes, ledger, 16 * PAGE))

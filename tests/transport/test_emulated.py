@@ -23,6 +23,7 @@ from netdfl.transport.link_header import LinkHeader
 from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.wire import frame_size
 from tests.links.driving import drive
+from tests.transport.checks import FULL_MAILBOX_RARELY
 from tests.transport.emulated_fleets import MS, emulated_fleet, links_of, messages
 from tests.transport.grpc_fleet import OPTIONS
 
@@ -41,7 +42,7 @@ async def test_conformance(check, block):
     await check(partial(emulated_fleet, block=block))
 
 
-@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+@pytest.mark.parametrize("check", FULL_MAILBOX_RARELY)
 async def test_conformance_with_bodies_and_answers_in_memory(check):
     await check(partial(emulated_fleet, block=IDLE, memory=SharedMemory(range(8), 1 << 24, 0)))
 

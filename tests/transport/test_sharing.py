@@ -20,16 +20,17 @@ from netdfl.transport import wire
 from netdfl.transport.base import Fate
 from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
+from tests.transport.checks import FULL_MAILBOX_RARELY
 from tests.transport.grpc_processes import SMALL, attach_all, crossing, fleet_in_processes, send_all
 
 
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS)
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.soak), 3])
 async def test_conformance(check: Any, size: int) -> None:
     await check(partial(fleet_in_processes, size=size))
 
 
-@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+@pytest.mark.parametrize("check", FULL_MAILBOX_RARELY)
 async def test_conformance_in_chunks(check: Any) -> None:
     await check(partial(fleet_in_processes, options=replace(OPTIONS, frame_max=100, chunk=30_000)))
 

@@ -21,6 +21,8 @@ from netdfl.transport import wire
 from netdfl.transport.grpc.chunks import Assembly, split
 from netdfl.transport.v1.data_pb2 import Chunk, Frame
 
+MANY = settings(max_examples=max(100, settings.default.max_examples))
+
 RUN = b"run-0001"
 LIMITS = wire.Limits(max_bytes=1 << 20)
 
@@ -140,7 +142,7 @@ def test_neighbors_of_a_step_share_one_frame_and_the_next_step_gets_its_own():
     assert wire.decode(wire.encode(message, RUN, 40), LIMITS)[0].round == 3
 
 
-@settings(max_examples=300)
+@MANY
 @given(st.binary(max_size=300))
 def test_any_bytes_give_a_message_error(data):
     with pytest.raises(MessageError):
@@ -149,7 +151,7 @@ def test_any_bytes_give_a_message_error(data):
         assemble([data]).finish()
 
 
-@settings(max_examples=300)
+@MANY
 @given(st.data())
 def test_a_damaged_frame_is_refused(data):
     frame = bytearray(wire.encode(vector_message(200), RUN, 0))
@@ -170,7 +172,7 @@ def test_a_truncated_or_lengthened_frame_is_refused(length):
         wire.decode((frame * 2)[:length] if length != len(frame) else frame + b"\0", LIMITS)
 
 
-@settings(max_examples=300)
+@MANY
 @given(st.data())
 def test_damaged_chunks_are_refused(data):
     header = wire.FrameWriter(RUN).header(vector_message(2000), 0)
@@ -193,7 +195,7 @@ def test_damaged_chunks_are_refused(data):
         assemble(pieces).finish()
 
 
-@settings(max_examples=300)
+@MANY
 @given(scalars | st.binary(max_size=60), st.binary(max_size=40))
 def test_random_metadata_under_a_right_checksum_gives_nothing_or_an_error(content, values):
     try:
@@ -212,7 +214,7 @@ entries = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@MANY
 @given(st.lists(entries, max_size=3), st.binary(max_size=64))
 def test_what_decodes_has_the_shapes_that_it_announces(listing, values):
     try:
