@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.study import background
 from netdfl.study.background import in_background, stop_background
-from netdfl.study.cells import StudyProgress
+from netdfl.study.cells import StudyProgress, run_all
 from netdfl.study.claims import rows as rows_of_cells
 from netdfl.study.claims.deciding import decide
 from netdfl.study.claims.given import Rule, cells_of, read_rule, rule
@@ -26,6 +27,7 @@ from netdfl.study.claims.rows import CellRow, Proof, RowFolder
 from netdfl.study.claims.work import BackgroundWork, ClaimStudy
 from netdfl.study.keeping import source_commit
 from netdfl.study.progress import StudyState, plans_of
+from tests.in_process import InProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = """
@@ -220,6 +222,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_work_proves_each_method_runs_its_cells_and_redoes_what_no_longer_holds(
     stand_in: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("netdfl.study.claims.work.run_all", partial(run_all, make_runner=InProcess))
     said: list[str] = []
     folder = RowFolder(stand_in / "rows")
 

@@ -39,7 +39,7 @@ SCENARIO = """
 schema: netdfl/1
 name: trained
 nodes: 4
-rounds: 400
+rounds: 160
 world: simulated
 task: {dataset: data:noise, model: {name: mlp, hidden: [3]}, batch_size: 10}
 algorithm: {name: dfedavg, lr: 0.05, local_steps: 1}
@@ -168,7 +168,7 @@ def test_a_run_that_goes_on_elsewhere_is_left_alone(scenario: Path, tmp_path: Pa
 def test_a_checkpoint_is_a_twentieth_of_a_run_and_fits_memory(
     scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert rounds_between(load(scenario), tmp_path, 1) == 20
+    assert rounds_between(load(scenario), tmp_path, 1) == 8
     assert rounds_between(load(scenario, ["rounds=19"]), tmp_path, 1) == 1
     bytes_per_round = 4 * 4 * (16 * 3 + 3 + 3 * 2 + 2)
     monkeypatch.setattr(resumable, "MOST_HELD", 7 * bytes_per_round)
@@ -179,11 +179,11 @@ def test_a_checkpoint_is_a_twentieth_of_a_run_and_fits_memory(
 @pytest.mark.parametrize(
     ("sets", "jobs", "free_rounds", "writes"),
     [
-        ([], 1, 1600, True),
-        ([], 1, 1599, False),
-        ([], 2, 3199, False),
-        (["algorithm.name=fedavg", "topology={kind: star, participation: 0.5}"], 1, 800, True),
-        (["algorithm.name=fedavg", "topology={kind: star, participation: 0.5}"], 1, 799, False),
+        ([], 1, 640, True),
+        ([], 1, 639, False),
+        ([], 2, 1279, False),
+        (["algorithm.name=fedavg", "topology={kind: star, participation: 0.5}"], 1, 320, True),
+        (["algorithm.name=fedavg", "topology={kind: star, participation: 0.5}"], 1, 319, False),
     ],
 )
 def test_checkpoints_take_half_of_the_free_disk_at_most(

@@ -35,6 +35,7 @@ from netdfl.study.plan import Cell
 from netdfl.study.progress import StudyState, plans_of
 from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds, reproduce
 from netdfl.study.trials import FigureSetup, figures, published, scenario_of, select, trials
+from tests.in_process import InProcess
 
 TABLES = list(dict.fromkeys((figure.paper, figure.table) for figure in figures()))
 STAND_IN = '''
@@ -69,7 +70,7 @@ def scenario_for(trial: FigureSetup, *sets: str) -> Scenario:
     return load(scenario_of(trial, SCENARIOS), (*trial.sets, *sets))
 
 
-@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.soak), 5])
+@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.soak), 15])
 @pytest.mark.parametrize(("paper", "table"), TABLES)
 def test_every_cell_is_a_valid_scenario_of_its_own_or_says_why_not(paper: str, table: str, each: int) -> None:
     found = trials(published(paper, table))
@@ -177,7 +178,7 @@ def test_two_cells_run_resume_and_stand_beside_what_is_printed(stand_in: Path) -
         sets=(*TINY, "nodes=4", "algorithm.local_steps=1", "topology={kind: full}"),
     )
     out = stand_in / "out"
-    assert reproduce(request, out, jobs=2, console=quiet()) == 0
+    assert reproduce(request, out, jobs=2, console=quiet(), make_runner=InProcess) == 0
     results = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/result.json")}
     assert len(results) == 4
     (_, plan), *others = plans_of(out)
@@ -200,7 +201,7 @@ def test_two_cells_run_resume_and_stand_beside_what_is_printed(stand_in: Path) -
 
     half = out / "cells" / next(iter(results)).parent.name
     (half / "result.json").unlink()
-    assert reproduce(request, out, jobs=2, console=quiet()) == 0
+    assert reproduce(request, out, jobs=2, console=quiet(), make_runner=InProcess) == 0
     again = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/result.json")}
     assert {path for path in results if again[path] != results[path]} == {half / "result.json"}
     assert json.loads(table.read_text())["rows"][0]["measured"] == rows[0]["measured"]
@@ -277,7 +278,7 @@ def test_seeds_of_earlier_calls_stay_while_their_runs_hold(stand_in: Path) -> No
         request = Reproduction(
             paper="004", table="T1", globs=(name,), seeds=seeds, rounds=1, sets=sets, scenarios=scenarios
         )
-        assert reproduce(request, Path("out"), console=quiet()) == 0
+        assert reproduce(request, Path("out"), console=quiet(), make_runner=InProcess) == 0
         row = rows_of(Path("out"))[name]
         accuracies = [100 * run["test_accuracy"]["average_model"]["mean_last_5"] for run in row["runs"]]
         assert row["measured"] == pytest.approx(sum(accuracies) / len(accuracies))

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from netdfl.study.sweep import sweep
+from tests.in_process import InProcess
 
 CODE = """
 import numpy as np
@@ -41,7 +42,8 @@ def test_a_figure_of_ones_own_is_in_the_table(tmp_path: Path) -> None:
     (tmp_path / "line.yaml").write_text(SCENARIO)
     out, said = tmp_path / "out", io.StringIO()
     console = Console(file=said, width=100)
-    assert sweep(tmp_path / "line.yaml", ["algorithm.lr=0.05,0.1"], out=out, seeds=2, console=console) == 0
+    vary = ["algorithm.lr=0.05,0.1"]
+    assert sweep(tmp_path / "line.yaml", vary, out=out, seeds=2, console=console, make_runner=InProcess) == 0
     (folder,) = (each.parent for each in out.rglob("table.csv"))
     with (folder / "table.csv").open(encoding="utf-8") as lines:
         assert any("test_mae" in row.values() for row in csv.DictReader(lines))

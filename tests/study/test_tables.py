@@ -358,7 +358,10 @@ def test_runs_have_names_that_a_person_reads(case: str, values: tuple[tuple[str,
     assert name_run(Cell(case, values, 3, ())) == name
 
 
-def test_a_sweep_leaves_all_of_it(tmp_path: Path) -> None:
+def test_a_sweep_leaves_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of figures its learning curves: test_sweep.py and test_curves.py have the others."""
+    for drawer in ("curves.draw_curves", "plots.draw"):
+        monkeypatch.setattr(f"netdfl.study.{drawer}", lambda *drawn, **how: None)
     (tmp_path / "swept.yaml").write_text(SCENARIO.replace("_50%_&_more", ""))
     vary = ["algorithm.name=dpsgd,dfedavg", "links.default.latency=5ms,20ms"]
     assert sweep(tmp_path / "swept.yaml", vary, out=tmp_path, seeds=2, jobs=2, console=Console(file=io.StringIO())) == 0

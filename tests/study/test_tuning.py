@@ -111,7 +111,12 @@ def no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("netdfl.study.tuning.tune.draw_curve", lambda *drawn: None)
 
 
-@pytest.mark.parametrize("grid", ["stragglers", "far", pytest.param("quorum", marks=pytest.mark.soak)])
+RARELY = pytest.mark.soak
+
+
+@pytest.mark.parametrize(
+    "grid", [pytest.param("stragglers", marks=RARELY), "far", pytest.param("quorum", marks=RARELY)]
+)
 def test_a_tuned_wait_is_what_a_scan_of_its_grid_finds(
     grid: str, tmp_path: Path, draw_nothing: Callable[[], None]
 ) -> None:
