@@ -118,7 +118,11 @@ def ran(folder: Path, world: str, part: dict[str, Any]) -> FinishedRun:
     return netdfl.run(folder / "s.yaml", out=folder / f"run{number}", page=False)
 
 
-RARELY = {"ResNet-18 with statistics taken anew"}
+RARELY = {
+    "ResNet-18 with local statistics",
+    "ResNet-18 with statistics taken anew",
+    "tokens, and weights that are shared",
+}
 
 
 @pytest.mark.parametrize(

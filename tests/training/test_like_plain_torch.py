@@ -170,7 +170,36 @@ def assert_equal(found: Trained, expected: Trained, row: Row) -> None:
         assert all(abs(ours[key] - theirs[key]) <= row.bound for key in theirs), f"{ours} for {theirs}"
 
 
-@pytest.mark.parametrize("name", [*ROWS, *NOISY, *COMPILED])
+OFTEN = {
+    "a perceptron",
+    "tied weights",
+    "lazy layers",
+    "batch norm",
+    "dropout",
+    "a recurrent layer",
+    "noise of numpy's in forward",
+    "a low rank as a parametrization",
+    "a layer used twice in a sequence",
+    "a sparse embedding",
+    "a perceptron in double",
+    "a model in bfloat16",
+    "inputs changed in place",
+    "an embedding with a largest norm",
+    "spectral norm",
+    "a hidden state that goes on",
+    "a queue and its end",
+    "a closure",
+    "outputs as an object",
+    "noise of python in examples",
+    "a compiled module",
+}
+"""Of each kind one or two, which CI trains."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.soak]) for name in (*ROWS, *NOISY, *COMPILED)],
+)
 def test_a_node_alone_trains_as_a_plain_loop(name: str, folder: Path) -> None:
     row = ALL[name]
     assert_equal(alone(folder, name, "simulated"), in_a_plain_loop(row), row)

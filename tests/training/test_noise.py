@@ -106,18 +106,29 @@ def test_every_node_draws_other_noise_in_every_round(source: str, folder: Path) 
         assert len(set(every)) == len(every) >= len(found), place
 
 
-@pytest.mark.parametrize("place", ["after", "mixing", "compression", "wait"])
-def test_what_exchanges_draw_is_of_node_and_round_whoever_comes_first(place: str, folder: Path) -> None:
+EXCHANGES = ("after", "mixing", "compression", "wait")
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        pytest.param([*EXCHANGES], id="all"),
+        *(pytest.param([each], marks=pytest.mark.soak, id=each) for each in EXCHANGES),
+    ],
+)
+def test_what_exchanges_draw_is_of_node_and_round_whoever_comes_first(places: list[str], folder: Path) -> None:
     drawn: Any = find_own("noise:noise", str(folder)).drawn
-    found = []
+    found: dict[str, list[list[float]]] = {place: [] for place in places}
     for slow in (1, 2):
         drawn.clear()
         slow_down = f"events=[{{at: 0s, slow_down: {slow}, factor: 9}}]"
-        ran(folder, place, "every", sets=("world.compute=10ms", slow_down))
-        found.append(drawn[place][-18:])  # three nodes, two rounds, three generators; before them compressors are tried
-    assert found[0] != found[1], "another order"
-    assert sorted(found[0]) == sorted(found[1])
-    assert len(set(found[0])) == 18
+        ran(folder, " ".join(places), "every", sets=("world.compute=10ms", slow_down))
+        for place in places:  # three nodes, two rounds, three generators; before them compressors are tried
+            found[place].append(drawn[place][-18:])
+    for place, (one, other) in found.items():
+        assert one != other, f"another order: {place}"
+        assert sorted(one) == sorted(other), place
+        assert len(set(one)) == 18, place
 
 
 def test_both_worlds_draw_alike(folder: Path) -> None:
@@ -162,7 +173,7 @@ def test_what_no_seed_reaches_is_named_by_its_place(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(UNSEEDED)
     (tmp_path / "s.yaml").write_text(
         "schema: netdfl/1\nname: unseeded\nnodes: 2\nrounds: 1\nworld: simulated\ntopology: ring\n"
-        "task: {model: {name: 'own:Net'}}\nalgorithm: {name: dfedavg, lr: 0.1}\n"
+        "task: {model: {name: 'own:Net'}}\nalgorithm: {name: dfedavg, lr: 0.1, local_steps: 1}\n"
     )
     found = check_determinism(netdfl.load(tmp_path / "s.yaml"), tmp_path / "out")
     assert found.difference is not None

@@ -194,10 +194,16 @@ def _line() -> Any:
     ("task", "figures"),
     [
         ('{dataset: {name: "mine:words"}, model: {name: "mine:Characters"}, metrics: [perplexity]}', ["perplexity"]),
-        ('{dataset: {name: "mine:tokens"}, model: {name: "mine:Characters"}}', ["accuracy"]),
+        pytest.param(
+            '{dataset: {name: "mine:tokens"}, model: {name: "mine:Characters"}}', ["accuracy"], marks=pytest.mark.soak
+        ),
         ('{dataset: {name: "mine:labels"}, model: {name: "mine:Labels"}}', ["f1", "label_accuracy"]),
         ('{dataset: {name: "mine:line"}, model: {name: "mine:Backbone"}}', ["mae", "rmse"]),
-        ('{dataset: {name: "mine:line", client_test: 0.25}, model: {name: "mine:Net"}}', ["mae", "rmse"]),
+        pytest.param(
+            '{dataset: {name: "mine:line", client_test: 0.25}, model: {name: "mine:Net"}}',
+            ["mae", "rmse"],
+            marks=pytest.mark.soak,
+        ),
         ('{dataset: {name: "mine:clients"}, model: {name: "mine:Net"}, loss: l1}', ["mae"]),
         ('{kind: "mine:Task", width: 6}', ["bias"]),
     ],

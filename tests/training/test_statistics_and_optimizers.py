@@ -87,8 +87,17 @@ def test_statistics_that_nobody_keeps_are_taken_anew(tmp_path: Path) -> None:
     assert float(done.model()[2].running_var.sum()) != 6.0
 
 
-@pytest.mark.parametrize("algorithm", ["osgp", "fedavg", "scaffold", "ad_psgd"])
-@pytest.mark.parametrize("policy", ["average", "local"])
+OFTEN = {("osgp", "average"), ("fedavg", "local"), ("scaffold", "average"), ("ad_psgd", "local")}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "policy"),
+    [
+        pytest.param(algorithm, policy, marks=[] if (algorithm, policy) in OFTEN else [pytest.mark.soak])
+        for algorithm in ("osgp", "fedavg", "scaffold", "ad_psgd")
+        for policy in ("average", "local")
+    ],
+)
 def test_statistics_fit_every_family(tmp_path: Path, algorithm: str, policy: str) -> None:
     """40 steps of a net of width 16 learn the digits: .84 to .87 of them, where chance has .1."""
     graph = {"osgp": "directed_ring", "ad_psgd": "ring"}.get(algorithm, "star")
