@@ -101,13 +101,14 @@ def test_the_wheel_has_netdfl_alone_and_all_of_it(built: Built) -> None:
     assert shipped < names
 
 
-def test_the_quickstart_runs_there(built: Built) -> None:
-    sets = ("--set", "nodes=4", "--set", "rounds=2", "--set", "topology.neighbors=2", "--set", "expect={}")
-    assert "quickstart: 4 nodes" in run(built, "netdfl", "run", "quickstart", "--on=simulated", "--no-page", *sets)
-    assert (built.wheel.parent / "runs" / "quickstart" / "latest" / "result.json").is_file()
+def test_its_command_knows_the_quickstart(built: Built) -> None:
+    assert "quickstart" in run(built, "netdfl", "validate", "quickstart")
 
 
-def test_every_module_imports_with_what_a_plain_installation_brings(built: Built) -> None:
+def test_all_modules_the_suites_and_the_quickstart_work_with_what_a_plain_installation_brings(built: Built) -> None:
+    """In one process, as most that they take is the import of torch."""
+    sets = ("--set=nodes=4", "--set=rounds=2", "--set=topology.neighbors=2", "--set=expect={}")
+    command = ["netdfl", "run", "quickstart", "--on=simulated", "--no-page", *sets]
     program = (
         "import importlib, pkgutil, netdfl\n"
         "for module in pkgutil.walk_packages(netdfl.__path__, 'netdfl.'):\n"
@@ -117,21 +118,21 @@ def test_every_module_imports_with_what_a_plain_installation_brings(built: Built
         "try:\n"
         "    import pytest\n"
         "except ImportError:\n"
-        "    print('and no pytest')\n"
-    )
-    assert run(built, "python", "-c", program) == "and no pytest\n"
-
-
-def test_it_is_the_installed_one_and_the_suites_hold_there(built: Built) -> None:
-    program = (
-        "import netdfl; print(netdfl.__file__)\n"
+        "    print('no pytest')\n"
+        "print(netdfl.__file__)\n"
         "from netdfl.algorithms.catalog import ALGORITHMS\n"
         "from netdfl.testing.contract import CHECKS\n"
         "for check in CHECKS.values(): check(ALGORITHMS['dpsgd'])\n"
         "from netdfl.worlds.containers.image import RECIPE\n"
         "assert (RECIPE / 'Dockerfile').is_file()\n"
+        f"import sys; sys.argv = {command}\n"
+        "netdfl.cli.main()\n"
     )
-    assert str(built.python.parents[1]) in run(built, "python", "-c", program)
+    no_pytest, file, said = run(built, "python", "-c", program).split("\n", 2)
+    assert no_pytest == "no pytest"
+    assert file.startswith(str(built.python.parents[1]))
+    assert "quickstart: 4 nodes" in said
+    assert (built.wheel.parent / "runs" / "quickstart" / "latest" / "result.json").is_file()
 
 
 def test_a_users_file_is_checked_against_its_types(built: Built) -> None:
