@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,28 @@ WIDE, PHONE = 1280, 400
 at_both_widths = pytest.mark.parametrize("width", [WIDE, PHONE])
 """Has the fixture `opened` open pages in a wide window, and on a phone."""
 on_a_phone_in_full = pytest.mark.parametrize("width", [WIDE, pytest.param(PHONE, marks=pytest.mark.soak)])
-"""The same for what a page does at any width; CI tries it in a wide window alone."""
+"""The same for what a page does at any width; CI opens it in a wide window alone, where it looks for both."""
 
 
-def check_fits(page: Any, width: int) -> None:
-    """Nothing stands out to the right, once the page has been laid out anew for its window."""
+@contextmanager
+def on_a_phone(page: Any) -> Iterator[None]:
+    """The page in a window of a phone's width; afterwards in the one that it was in."""
+    before = page.viewport_size
+    page.set_viewport_size({**before, "width": PHONE})
+    yield
+    page.set_viewport_size(before)
+
+
+def check_fits(page: Any) -> None:
+    """Nothing stands out to the right, in the page's own window and on a phone."""
+    _check_fits_now(page)
+    with on_a_phone(page):
+        _check_fits_now(page)
+
+
+def _check_fits_now(page: Any) -> None:
+    """In its window, once the page has been laid out anew for it."""
+    width = page.viewport_size["width"]
     for _ in range(100):
         found = page.evaluate("document.documentElement.scrollWidth")
         if found <= width:

@@ -120,7 +120,7 @@ def pause(page: Any, ms: int) -> None:
 
 def at(page: Any) -> float:
     """The moment that the address has, once the page has written it there."""
-    pause(page, 400)  # the page writes it a quarter of a second after the last change
+    pause(page, 260)  # the page writes it a quarter of a second after the last change
     return float(parse_qs(urlsplit(page.url).fragment)["at"][0])
 
 
@@ -175,7 +175,7 @@ def test_every_way_to_a_moment_keeps_it_exactly(folder: Path, late: str, opened:
     assert (at(again) - first) / step == pytest.approx(round((at(again) - first) / step), abs=1e-6)
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_a_click_in_the_lanes_sets_the_moment_to_a_pixel(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "late"))
     lanes = page.locator("#lanes canvas")

@@ -45,7 +45,7 @@ def rows(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.soak), (400, "dark")])
-def test_a_row_shows_both_runs_from_where_they_part(width: int, scheme: str, blamed: Path, opened: Open) -> None:
+def test_a_row_shows_both_runs_from_where_they_part(scheme: str, blamed: Path, opened: Open) -> None:
     page = opened((blamed / "report.html").as_uri())
     page.emulate_media(color_scheme=scheme)
     page.locator("#blame li", has_text="Effects don't add up").wait_for()
@@ -64,7 +64,7 @@ def test_a_row_shows_both_runs_from_where_they_part(width: int, scheme: str, bla
     for place in (0, 1):
         page.wait_for_function(f"({COLORS})({place}).length === 3")
     page.locator("#parted button", has_text="closer").click()
-    check_fits(page, width)
+    check_fits(page)
     check_axe(page, "#blame")
 
 

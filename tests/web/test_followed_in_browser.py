@@ -38,12 +38,12 @@ def test_a_live_run_is_followed_to_its_end(tmp_path: Path, opened: Open) -> None
         for page in (wide, phone):
             page.locator("#subtitle", has_text="of 30 rounds done").wait_for()
         assert not (out / "result.json").exists()
-        for page, width in ((wide, WIDE), (phone, PHONE)):
+        for page in (wide, phone):
             page.locator("#live", has_text="has ended").wait_for()
             ended = open_run(out)
             assert page.inner_text("#counts").startswith(f"{ended.result['messages']['sent']:,} messages sent")
             assert page.inner_text("#verdict strong").lower() == ended.result["verdict"]
-            check_fits(page, width)
+            check_fits(page)
         process.communicate(timeout=30)
         assert process.returncode == 0
 
@@ -81,5 +81,5 @@ def test_what_is_older_than_the_headline_says_of_which_round_it_is(tmp_path: Pat
         for width in (WIDE, PHONE):
             page.set_viewport_size({"width": width, "height": 900})
             assert "Time, messages and curves are as of 2 of 6 rounds." in page.inner_text("#live")
-            check_fits(page, width)
+            check_fits(page)
         page.close()

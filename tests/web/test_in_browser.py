@@ -20,7 +20,7 @@ from netdfl.scenario.load import load, loads
 from tests.agreeing import agreeing
 from tests.report.conftest import fabricate_run
 from tests.web.conftest import Open
-from tests.web.fitting import PHONE, WIDE, at_both_widths, check_axe, check_fits, on_a_phone_in_full
+from tests.web.fitting import PHONE, WIDE, check_axe, check_fits, on_a_phone, on_a_phone_in_full
 from tests.web.web_server import ask, started
 
 LOSSY = """
@@ -105,12 +105,11 @@ def test_the_handle_sets_the_moment_and_the_counts_are_those_of_the_store(folder
         page.locator("#handle").fill(str(place))
         assert told(page.inner_text("#counts")) == counts(found, moments[place])
     assert counts(found, moments[155])["lost"] > 0
+    assert page.locator("#underlay").is_hidden(), "the run has none"
 
 
-@at_both_widths
-def test_the_underlay_says_of_a_core_link_who_shares_it_how_full_and_whether_cut(
-    folder: Path, opened: Open, width: int
-) -> None:
+@on_a_phone_in_full
+def test_the_underlay_says_of_a_core_link_who_shares_it_how_full_and_whether_cut(folder: Path, opened: Open) -> None:
     page, found = opened(file_of(folder, "core")), open_run(folder / "core").result["time"]["bottleneck"]
     said = page.locator("#core-link")
     shared = f"shared by {found['links']} links of nodes"
@@ -125,11 +124,7 @@ def test_the_underlay_says_of_a_core_link_who_shares_it_how_full_and_whether_cut
     assert said.inner_text().startswith("berlin->paris: 200 Mbit/s, 6 ms;")
     assert "core=berlin-%3Eparis" in page.url
     assert page.locator("#underlay circle").count() == 5
-    check_fits(page, width)
-
-
-def test_a_run_without_an_underlay_has_none_on_its_page(folder: Path, opened: Open) -> None:
-    assert opened(file_of(folder, "lossy")).locator("#underlay").is_hidden()
+    check_fits(page)
 
 
 def test_a_link_that_is_clicked_says_what_it_lost(folder: Path, opened: Open) -> None:
@@ -158,16 +153,9 @@ def test_a_link_says_that_events_ask_for_loss_too(folder: Path, opened: Open) ->
 
 
 @on_a_phone_in_full
-def test_boxes_that_scroll_have_a_shadow_where_there_is_more(folder: Path, opened: Open) -> None:
-    page = opened(file_of(folder, "stalled"))
-    page.locator("[data-stall='0']").click()
-    for box in ("#stall .scroll", ".lanebox", "#panel", "#sections .scroll"):
-        found = page.locator(box).first.evaluate("(box) => getComputedStyle(box).backgroundAttachment")
-        assert found.split(", ")[:8] == ["local"] * 4 + ["scroll"] * 4
-
-
-@on_a_phone_in_full
-def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> None:
+def test_the_wait_for_graph_of_a_stall_is_opened_and_boxes_that_scroll_have_a_shadow_where_there_is_more(
+    folder: Path, opened: Open
+) -> None:
     page = opened(file_of(folder, "stalled"))
     page.locator("[data-stall='0']").click()
     assert "node 3 waits in round 5 for node 2, whose message was lost on 2->3" in page.inner_text("#stall .sentence")
@@ -180,6 +168,9 @@ def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> 
     found_s = json.loads((folder / "stalled/stalls/000.json").read_text())["finding"]["found_s"]
     found = f"{found_s:g} s" if found_s >= 1 else f"{1000 * found_s:g} ms"
     assert f"began, at 85 ms; the graph is of {found}, when it was found." in page.inner_text("#stall")
+    for box in ("#stall .scroll", ".lanebox", "#panel", "#sections .scroll"):
+        shadow = page.locator(box).first.evaluate("(box) => getComputedStyle(box).backgroundAttachment")
+        assert shadow.split(", ")[:8] == ["local"] * 4 + ["scroll"] * 4
 
 
 def test_names_and_reasons_that_are_markup_do_nothing(folder: Path, opened: Open) -> None:
@@ -211,11 +202,12 @@ def test_the_keyboard_alone_reaches_everything(folder: Path, opened: Open) -> No
         "[...document.querySelectorAll('button, select, input, summary, a[href]')].filter((each) => each.offsetParent)"
         ".map((each, i) => { each.dataset.seen = i; return String(i); })"
     )
-    reached = set()
+    page.evaluate(
+        "window.seen = []; addEventListener('focusin', (event) => seen.push(event.target.dataset.seen ?? ''))"
+    )
     for _ in range(len(wanted) + 60):
         page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.dataset.seen ?? ''"))
-    assert set(wanted) <= reached
+    assert set(wanted) <= set(page.evaluate("seen"))
     page.locator("#handle").focus()
     before = page.inner_text("#moment")
     page.keyboard.press("ArrowLeft")
@@ -230,16 +222,18 @@ def test_the_keyboard_alone_reaches_everything(folder: Path, opened: Open) -> No
     assert "node 3 waits in round 5" in page.inner_text("#stall")
 
 
-@at_both_widths
-def test_axe_finds_no_serious_fault(folder: Path, opened: Open, width: int) -> None:
+@on_a_phone_in_full
+def test_axe_finds_no_serious_fault(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "stalled"))
-    page.emulate_media(color_scheme="light" if width == WIDE else "dark")
     page.locator("[data-stall='0']").click()
     page.locator("#find-node").fill("3")
     page.keyboard.press("Enter")
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     check_axe(page)
-    check_fits(page, width)
+    check_fits(page)
+    page.emulate_media(color_scheme="dark")
+    with on_a_phone(page):
+        check_axe(page)
 
 
 def test_the_essentials_need_no_script(folder: Path, browser: Any) -> None:
@@ -253,8 +247,8 @@ def test_the_essentials_need_no_script(folder: Path, browser: Any) -> None:
     assert os.path.getsize(folder / "stalled/report.html") < 1_000_000
 
 
-@at_both_widths
-def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Path, opened: Open, width: int) -> None:
+@on_a_phone_in_full
+def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Path, opened: Open) -> None:
     page = opened(f"{file_of(folder, 'stalled')}#stall=0&node=3")
     assert "node 3 waits in round 5 for node 2" in page.inner_text("#stall .sentence")
     assert "85 ms" in page.inner_text("#moment")
@@ -265,7 +259,7 @@ def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Pat
     for node in range(8):
         stands = page.evaluate(ANGLES, f"n{node}")
         assert stands[0] == pytest.approx(stands[1], abs=1e-6)
-    check_fits(page, width)
+    check_fits(page)
 
 
 @on_a_phone_in_full
@@ -308,10 +302,8 @@ def sampled(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(path)
 
 
-@at_both_widths
-def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(
-    sampled: Path, opened: Open, width: int
-) -> None:
+@on_a_phone_in_full
+def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(sampled: Path, opened: Open) -> None:
     page = opened(sampled.as_uri())
     charts = page.locator("#resources svg")
     charts.nth(1).wait_for()
@@ -322,7 +314,7 @@ def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(
     assert again.get_by_role("combobox", name="processes", exact=True).input_value() == "node 7"
     again.locator("#resources svg text", has_text="node 7").first.wait_for()
     assert again.locator("#resources svg text", has_text=re.compile("^node")).count() == 2
-    check_fits(again, width)
+    check_fits(again)
     check_axe(again, "#resources")
 
 
@@ -338,8 +330,8 @@ def logged(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         yield address
 
 
-@at_both_widths
-def test_one_log_of_all_nodes_is_searched(logged: str, opened: Open, width: int) -> None:
+@on_a_phone_in_full
+def test_one_log_of_all_nodes_is_searched(logged: str, opened: Open) -> None:
     page = opened(logged)
     page.locator("#list .place a").click()
     lines = page.locator("#logs-text .log")
@@ -351,10 +343,10 @@ def test_one_log_of_all_nodes_is_searched(logged: str, opened: Open, width: int)
     page.get_by_role("combobox", name="level", exact=True).select_option("")
     page.locator("#find-log").fill("BEGAN")
     assert lines.all_inner_texts() == ["node 3: began\n"]
-    check_fits(page, width)
+    check_fits(page)
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_classes_of_data_have_a_legend_and_no_column_of_one_word(fabricated: Path, opened: Open) -> None:
     page = opened(fabricated.as_uri())
     assert page.locator("#data-of-nodes .key span").all_inner_texts() == [f"class {i}" for i in range(10)]
@@ -362,11 +354,13 @@ def test_classes_of_data_have_a_legend_and_no_column_of_one_word(fabricated: Pat
         "(all) => all.map((each) => getComputedStyle(each, '::before').backgroundColor)"
     )
     assert len(set(colors)) == 10
-    narrow = page.evaluate(
+    narrow = (
         "[...document.querySelectorAll('td')].filter((each) => each.offsetParent && each.innerText.length > 24"
         " && each.getBoundingClientRect().width < 180).map((each) => each.innerText)"
     )
-    assert narrow == []
+    assert page.evaluate(narrow) == []
+    with on_a_phone(page):
+        assert page.evaluate(narrow) == []
 
 
 @pytest.fixture(scope="module")
@@ -386,7 +380,7 @@ def test_a_page_without_data_shows_no_empty_boxes(folder: Path, browser: Any) ->
             assert page.locator("h2").filter(visible=True).count() == 0
             assert page.locator("canvas").filter(visible=True).count() == 0
             assert page.inner_text("#verdict").lower() == "opening"
-            check_fits(page, width)
+            check_fits(page)
         for each in held:
             each.abort()
         page.close()

@@ -17,7 +17,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.agreeing import agreeing
 from tests.web.conftest import Open
-from tests.web.fitting import WIDE, at_both_widths, check_axe, check_fits, on_a_phone_in_full
+from tests.web.fitting import check_axe, check_fits, on_a_phone, on_a_phone_in_full
 from tests.web.web_server import started
 
 SMALL = agreeing("small", 4, 6, "seed: 3\nlinks: {default: {latency: 5ms}}", compute="10ms")
@@ -64,8 +64,8 @@ def address(many: Path) -> Iterator[str]:
         yield found
 
 
-@at_both_widths
-def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open, address: str, width: int) -> None:
+@on_a_phone_in_full
+def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open, address: str) -> None:
     page = opened(address)
     rows = page.locator("#list tbody tr")
     page.get_by_text("124 of 124 runs").wait_for()
@@ -74,7 +74,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     assert page.locator(".mark.done").count() == 4
     dates = page.locator("#list td[data-label^=date]").all_inner_texts()
     assert dates == sorted(dates, reverse=True)
-    check_fits(page, width)
+    check_fits(page)
     page.get_by_role("button", name="the next 50").click()
     page.get_by_text("51 to 100 of 124").wait_for()
     page.locator("#filter").fill("dim > 4 seed < 10 fail")
@@ -91,7 +91,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     page.get_by_role("combobox", name="group by", exact=True).select_option("task.dim")
     page.get_by_text("5 groups").wait_for()
     assert page.locator("#list tbody tr").first.inner_text().split()[-2:] == ["compare", "them"]
-    check_fits(page, width)
+    check_fits(page)
     page.reload()
     page.get_by_text("5 groups").wait_for()
     assert page.get_by_role("combobox", name="group by", exact=True).input_value() == "task.dim"
@@ -144,7 +144,7 @@ def check_pinned(box: Any) -> None:
 
 
 @on_a_phone_in_full
-def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, address: str, width: int) -> None:
+def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, address: str) -> None:
     page = opened(f"{address}#filter=done")
     page.get_by_text("4 of 124 runs").wait_for()
     page.get_by_role("button", name="compare all that fit").click()
@@ -171,7 +171,7 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     with page.expect_download() as download:
         page.locator("#beside .tools").first.get_by_role("button", name="save as PNG").click()
     assert Path(download.value.path()).read_bytes()[:4] == b"\x89PNG"
-    check_fits(page, width)
+    check_fits(page)
     page.reload()
     page.get_by_text("4 runs beside each other").wait_for()
     assert page.get_by_role("combobox", name="smoothing", exact=True).input_value() == "3"
@@ -188,8 +188,8 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     assert page.locator("#filter").input_value() == "done"
 
 
-@at_both_widths
-def test_ticked_runs_are_labeled_archived_and_thrown_away(opened: Open, address: str, many: Path, width: int) -> None:
+@on_a_phone_in_full
+def test_ticked_runs_are_labeled_archived_and_thrown_away(opened: Open, address: str, many: Path) -> None:
     thrown, trash = many / "20260101T000000Z-0", many / ".trash/20260101T000000Z-0"
     page = opened(f"{address}#filter=seed%20%3D%200")
     page.get_by_text("1 of 124 runs").wait_for()
@@ -217,16 +217,16 @@ def test_ticked_runs_are_labeled_archived_and_thrown_away(opened: Open, address:
     page.locator("#archived").wait_for(state="detached")
     page.get_by_text("1 of 124 runs").wait_for()
     assert head.all_inner_texts()[-2:] == ["tags", "note"], "behind the keys, or they push these out of the window"
-    check_fits(page, width)
+    check_fits(page)
     page.get_by_role("button", name="throw away").click()
     page.get_by_text("0 of 123 runs").wait_for()
     (trash / "labels.json").unlink()
     shutil.move(trash, thrown)
 
 
-@at_both_widths
+@on_a_phone_in_full
 def test_ticked_runs_that_the_filter_hides_are_named_before_they_are_thrown_away(
-    opened: Open, address: str, many: Path, width: int
+    opened: Open, address: str, many: Path
 ) -> None:
     names = [f"20260101T000{i}00Z-{i}" for i in range(3)]
     page, asked = opened(f"{address}#filter=20260101%20seed%20%3C%203"), []
@@ -235,7 +235,7 @@ def test_ticked_runs_that_the_filter_hides_are_named_before_they_are_thrown_away
         page.get_by_label(f"compare {name}").check()
     page.locator("#filter").fill("20260101 seed = 0")
     page.locator("#orders span", has_text="3 ticked, 2 of them not shown:").wait_for()
-    check_fits(page, width)
+    check_fits(page)
     page.on("dialog", lambda dialog: asked.append(dialog.message))
     page.get_by_role("button", name="throw away").click()
     page.locator("#done", has_text="moved to the folder .trash").wait_for()
@@ -268,16 +268,18 @@ def test_a_filter_that_finds_nothing_says_which_key_may_be_meant(opened: Open, a
     page.locator("#said", has_text="0 of 124 runs. name is the column name; did you mean algorithm.name?").wait_for()
 
 
-@at_both_widths
-def test_axe_finds_no_serious_fault_in_the_list(opened: Open, address: str, width: int) -> None:
+@on_a_phone_in_full
+def test_axe_finds_no_serious_fault_in_the_list(opened: Open, address: str) -> None:
     page = opened(f"{address}#filter=done")
-    page.emulate_media(color_scheme="light" if width == WIDE else "dark")
     page.get_by_text("4 of 12").wait_for()
     page.get_by_role("button", name="compare all that fit").click()
     page.locator("#scatter circle").first.wait_for()
     page.locator("summary", has_text="columns").click()
-    check_fits(page, width)
+    check_fits(page)
     check_axe(page)
+    page.emulate_media(color_scheme="dark")
+    with on_a_phone(page):
+        check_axe(page)
 
 
 @pytest.fixture(scope="module")
@@ -300,8 +302,8 @@ def open_form(page: Any) -> Any:
     return page.locator("#key-rounds")
 
 
-@at_both_widths
-def test_the_form_of_a_repeat_fits_and_says_what_is_wrong(opened: Open, few: tuple[Path, str], width: int) -> None:
+@on_a_phone_in_full
+def test_the_form_of_a_repeat_fits_and_says_what_is_wrong(opened: Open, few: tuple[Path, str]) -> None:
     page = opened(few[1])
     rounds = open_form(page)
     rounds.fill("0")
@@ -309,7 +311,7 @@ def test_the_form_of_a_repeat_fits_and_says_what_is_wrong(opened: Open, few: tup
     page.get_by_role("button", name="check the values").click()
     page.locator(".field .wrong", has_text="rounds is 0, expected at least 1").wait_for()
     assert rounds.get_attribute("aria-invalid") == "true"
-    check_fits(page, width)
+    check_fits(page)
     check_axe(page, "#repeat")
 
 
