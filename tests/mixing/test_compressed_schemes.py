@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -62,20 +63,20 @@ def test_the_sums_of_x_and_w_never_change(name: str, scheme: str) -> None:
     mixing = mixings(name)[scheme]
     network = net("random_push", 8, out_neighbors=3, redraw_every=scheme == "edge") if mixing.push else net("grid", 9)
     fleet = Fleet(mixing, network, normal(network.num_nodes, 40))
-    for _ in range(12):
+    for _ in range(6):
         fleet.play(1)
         torch.testing.assert_close(fleet.total, fleet.start.sum(0), rtol=0, atol=1e-12)
         assert float(fleet.weights.sum()) == pytest.approx(network.num_nodes, abs=1e-12)
 
 
 def test_choco_on_a_grid_contracts_at_the_measured_rate() -> None:
-    """ALGORITHMS.md 16.4: factor .983 a step over steps 100 to 300; half of them tell."""
+    """ALGORITHMS.md 16.4: factor .983 a step over steps 100 to 300; 40 before them tell."""
     fleet = Fleet(
         Choco(differences=differences("top_k", fraction=0.1), gamma=0.1), net("grid", 25, "metropolis"), normal(25, 200)
     )
     errors: list[float] = []
-    fleet.play(200, lambda: errors.append(fleet.squared()))
-    slope = np.polyfit(np.arange(100, 200), np.log(errors[100:]), 1)[0]
+    fleet.play(120, lambda: errors.append(fleet.squared()))
+    slope = np.polyfit(np.arange(80, 120), np.log(errors[80:]), 1)[0]
     assert math.exp(slope) == pytest.approx(0.983, abs=0.005)
 
 
@@ -112,14 +113,14 @@ def test_passes_that_do_not_pay_are_not_sent() -> None:
 @pytest.mark.parametrize(
     ("scheme", "name", "options", "rounds", "below"),
     [
-        ("choco", "qsgd", {"bits": 8}, 80, 1e-6),
+        pytest.param("choco", "qsgd", {"bits": 8}, 80, 1e-6, marks=pytest.mark.soak),
         ("choco", "qsgd", {"bits": 4}, 80, 1e-6),
         ("choco", "top_k", {"fraction": 0.25}, 80, 1e-3),
-        ("choco", "random_k", {"fraction": 0.5}, 120, 1e-3),
+        pytest.param("choco", "random_k", {"fraction": 0.5}, 120, 1e-3, marks=pytest.mark.soak),
         ("delicoco", "qsgd", {"bits": 4}, 40, 1e-9),
         ("push_sum", "qsgd", {"bits": 8}, 40, 1e-6),
         ("push_sum", "top_k", {"fraction": 0.25}, 50, 1e-3),
-        ("edge", "float16", {}, 50, 1e-6),
+        pytest.param("edge", "float16", {}, 50, 1e-6, marks=pytest.mark.soak),
         ("edge", "top_k", {"fraction": 0.25}, 50, 1e-2),
     ],
 )
@@ -133,7 +134,7 @@ def test_nodes_agree_without_gradient(
 
 def test_deepsqueeze_stops_where_the_compressor_on_the_model_does() -> None:
     """It compresses models: without a falling step size it agrees to about the quantizer's step, not below."""
-    error = Fleet(DeepSqueeze(compressor=COMPRESSORS["qsgd"]()), net("random_sym", 9), normal(9, 200)).play(120).error()
+    error = Fleet(DeepSqueeze(compressor=COMPRESSORS["qsgd"]()), net("random_sym", 9), normal(9, 200)).play(60).error()
     assert 1e-4 < error < 0.1
 
 
@@ -171,10 +172,17 @@ NOISY: dict[str, tuple[str, dict[str, Any]]] = {
     "two bits": ("qsgd", {"bits": 2}),
     "whole norm": ("qsgd", {"levels": 7, "norm": "l2", "bucket": 0}),
 }
+STEADIED = ("random", "edge"), ("random", "deepsqueeze"), ("two bits", "push_sum"), ("whole norm", "choco")
+"""Each of them once, and each scheme; the rest is for the soak."""
 
 
-@pytest.mark.parametrize("scheme", ["choco", "deepsqueeze", "edge", "push_sum"])
-@pytest.mark.parametrize("noisy", NOISY)
+@pytest.mark.parametrize(
+    ("noisy", "scheme"),
+    [
+        pytest.param(*row, marks=[] if row in STEADIED else [pytest.mark.soak])
+        for row in product(NOISY, ("choco", "deepsqueeze", "edge", "push_sum"))
+    ],
+)
 def test_a_compressor_that_adds_more_than_it_keeps_is_steadied(noisy: str, scheme: str) -> None:
     """Bare, |x - h| grows without end at any step size."""
     name, options = NOISY[noisy]
@@ -230,7 +238,7 @@ def test_the_first_gamma_knows_the_models_size_where_the_compressor_depends_on_i
     assert sample_size(COMPRESSORS["qsgd"](), 10**7) == sample_size(COMPRESSORS["top_k"](), 10**7) == 4096
 
 
-@pytest.mark.parametrize(("scheme", "rounds"), [("edge", 120), pytest.param("push_sum", 200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("scheme", "rounds"), [("edge", 100), pytest.param("push_sum", 200, marks=pytest.mark.soak)])
 def test_an_automatic_gamma_of_push_sum_backs_off_where_z_runs_away(scheme: str, rounds: int) -> None:
     mixing = mixings("top_k", fraction=0.05)[scheme]
     fleet = Fleet(mixing, net("random_push", 9, out_neighbors=3, redraw_every=0), normal(9, 200))
@@ -345,10 +353,10 @@ def test_compressed_methods_keep_the_contract(name: str, scheme: str, check: str
     [
         ("choco_sgd", "qsgd"),
         ("choco_sgd", "top_k"),
-        ("delicoco", "top_k"),
+        pytest.param("delicoco", "top_k", marks=pytest.mark.soak),
         ("qdfedavgm", "qsgd"),
         ("dfedavg", "qsgd"),
-        ("dfedsam_mgs", "qsgd"),
+        pytest.param("dfedsam_mgs", "qsgd", marks=pytest.mark.soak),
     ],
 )
 def test_choco_methods_converge_on_a_quadratic(name: str, compressor: str) -> None:
@@ -369,7 +377,9 @@ def test_ef21_without_compression_is_gradient_descent() -> None:
 
 
 def test_ef21_reaches_the_optimum_where_plain_top_k_does_not() -> None:
-    plain, ef14, ef21 = (server_gap(scheme) for scheme in ("plain", "ef14", "ef21"))
+    """The other two have settled where they stay after 60 rounds."""
+    rounds = {"plain": 60, "ef14": 60, "ef21": 170}
+    plain, ef14, ef21 = (server_gap(scheme, num_rounds=num_rounds) for scheme, num_rounds in rounds.items())
     assert ef21 < 1e-8
     assert ef21 < 1e-3 * plain
     assert ef14 < plain
@@ -378,4 +388,4 @@ def test_ef21_reaches_the_optimum_where_plain_top_k_does_not() -> None:
 def test_ef21_reaches_the_optimum_when_half_of_the_clients_take_part() -> None:
     """EF21-PP: whoever does not report still counts with what it said last."""
     assert server_gap("ef21", participation=0.5) < 1e-12
-    assert server_gap("plain", participation=0.5) > 0.1
+    assert server_gap("plain", participation=0.5, num_rounds=60) > 0.1

@@ -57,10 +57,17 @@ def half(state: NodeState, name: str) -> Tensor:
     return vector
 
 
-@pytest.mark.parametrize("exchange", [EXCHANGE, EF21], ids=["plain", "ef21"])
-@pytest.mark.parametrize("name", ["scaffold", "feddyn"])
-def test_lost_reports_do_not_move_the_fleets_optimum(name: str, exchange: Exchange) -> None:
-    x = under_loss(name, 400, 0.2, exchange)[CLIENTS].x
+@pytest.mark.parametrize(
+    ("name", "exchange", "num_rounds"),
+    [
+        pytest.param("scaffold", EXCHANGE, 160, marks=pytest.mark.soak, id="scaffold-plain"),
+        pytest.param("scaffold", EF21, 160, id="scaffold-ef21"),
+        pytest.param("feddyn", EXCHANGE, 250, id="feddyn-plain"),
+        pytest.param("feddyn", EF21, 400, marks=pytest.mark.soak, id="feddyn-ef21"),
+    ],
+)
+def test_lost_reports_do_not_move_the_fleets_optimum(name: str, exchange: Exchange, num_rounds: int) -> None:
+    x = under_loss(name, num_rounds, 0.2, exchange)[CLIENTS].x
     assert float((x - optimum()).norm()) < 0.01
 
 

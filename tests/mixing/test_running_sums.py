@@ -20,7 +20,7 @@ from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.base import Update
 
-N, LOSS, SEEDS = 30, 0.3, 4
+N, LOSS, SEEDS, ROUNDS = 16, 0.3, 4, 70
 
 
 class Play:
@@ -82,7 +82,7 @@ def ends(mixing: Mixing, dim: int = 1) -> list[Play]:
     plays = []
     for seed in range(SEEDS):
         play, rng = Play(mixing, seed, dim=dim), Streams(seed).rng("loss")
-        for _ in range(100):
+        for _ in range(ROUNDS):
             play.mix(lose(play.send(), rng))
         plays.append(play)
     return plays
