@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -32,8 +33,20 @@ def bound(name: str, check: str) -> Entry:
     return replace(entry, build=partial(entry.build, **params))
 
 
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("name", ALGORITHMS)
+def marks(name: str, check: str) -> list[pytest.MarkDecorator]:
+    """The soak's for an agreement by a mixing that another method has, and for the ends of a second DynaFed."""
+    if check == "agrees_without_gradient" and name not in MIXINGS.values():
+        return [pytest.mark.soak]
+    return [pytest.mark.soak] if name == "dynafed_synonly" and check in TO_THE_END else []
+
+
+MIXINGS = {repr(entry.build(Exchange()).mixing): name for name, entry in reversed(ALGORITHMS.items())}
+"""By mixing, the first method that has it."""
+
+
+@pytest.mark.parametrize(
+    ("name", "check"), [pytest.param(*row, marks=marks(*row)) for row in product(ALGORITHMS, CHECKS)]
+)
 def test_catalog_keeps_the_contract(name: str, check: str) -> None:
     CHECKS[check](bound(name, check))
 

@@ -12,7 +12,7 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
-SAMPLE = ("dfedsam", "qg_dsgdm", "choco_sgd", "dfedsgpm", "overlap_sgp", "fedgamma", "feddyn", "mofedsam")
+SAMPLE = ("qg_dsgdm", "choco_sgd", "overlap_sgp", "fedgamma", "feddyn")
 
 
 def test_every_method_has_a_known_point() -> None:

@@ -31,7 +31,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SAMPLED = (
     "choco",
-    "push-sum over compressed differences",
     "push-sum that overlaps with training",
     "pairs",
     "a server with controls",
