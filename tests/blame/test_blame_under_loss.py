@@ -22,9 +22,9 @@ from netdfl.scenario.load import load
 from netdfl.training.toy import Quadratic
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTED = "{at: 20ms, for: 200ms, partition: [[0..7], [8..15]]}"
+PARTED = "{at: 20ms, for: 200ms, partition: [[0..3], [4..7]]}"
 CRASHED = "{at_round: 1, crash: 4, restart_after: 5s, state: kept}"
-SHORT = ["rounds=2", f"events=[{PARTED}, {CRASHED}]"]
+SHORT = ["nodes=8", "rounds=2", f"events=[{PARTED}, {CRASHED}]"]
 
 
 def test_the_gain_of_the_set_is_to_the_nanosecond_that_of_one_fresh_run_without_it(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_gain_of_the_set_is_to_the_nanosecond_that_of_one_fresh_run_without_
     store = asked.player.executor.store
     assert 0 < store.recalled
     for_the_page = 1 + 2  # the run itself and both candidates, with their records
-    assert store.trained + store.recalled == 2 * 16 * (asked.player.played + 1 + for_the_page)
+    assert store.trained + store.recalled == 2 * 8 * (asked.player.played + 1 + for_the_page)
     assert (
         f"{store.recalled} of {store.trained + store.recalled} local rounds were not trained again"
         in printed.getvalue()

@@ -151,7 +151,7 @@ def test_the_first_rows_alone_are_played_again_and_it_says_so_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = RING | {"events": [{"at_round": round, "pause": 1, "for": "5ms"} for round in range(MOST_SHOWN + 2)]}
-    asked = opened(plain | {"rounds": 8}, tmp_path)
+    asked = opened(plain | {"rounds": 8}, tmp_path, limits=BlameLimits(set_runs=0))
     asked.play()
     played: list[Scenario] = []
     play = Executor.run
