@@ -44,7 +44,13 @@ VARIANTS: dict[str, Callable[..., Compressor]] = {
     "chain-entropy": partial(COMPRESSORS["chain"], fraction=0.3, bits=3, norm="l2", entropy=True),
 }
 
-all_variants = pytest.mark.parametrize("make", VARIANTS.values(), ids=VARIANTS.keys())
+ALIKE = ("qsgd-2", "qsgd-3", "qsgd-8", "qsgd-12", "qsgd-whole-l2", "qsgd-scaled", "top_k-count", "random_k-most")
+"""Of these another width, norm or share stands for the kind."""
+all_variants = pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, marks=[pytest.mark.soak] if name in ALIKE else []) for name, make in VARIANTS.items()],
+    ids=VARIANTS.keys(),
+)
 
 
 @all_variants

@@ -147,7 +147,7 @@ def test_positions_that_repeat_go_back_or_leave_the_range_are_refused(low: list[
         positions.decode(EncodedVector(33, arrays), 4, 33)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(data=st.data(), dim=st.integers(2, 100))
 def test_any_bytes_give_increasing_positions_in_range_or_a_refusal(data: st.DataObject, dim: int) -> None:
     count = data.draw(st.integers(1, dim - 1))
