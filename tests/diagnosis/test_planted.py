@@ -262,7 +262,13 @@ def write(case: Planted) -> str:
     return json.dumps(keys)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+TOLD = "a mailbox that is full"
+"""What `scenarios/faults/flow_control.yaml` plants, too."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.soak] if case.name == TOLD else [], id=case.name) for case in CASES]
+)
 def test_planted_stall_is_named(case: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FAMILIES, "wait_first", wait_first_loop)  # type: ignore[arg-type]
     scenario = loads(write(case), directory=HERE)

@@ -93,7 +93,15 @@ def with_setting(scenario: Scenario, remedy: str) -> Scenario:
     return loads(json.dumps(to_plain(scenario)), ["=".join(remedy.split(": ", 1))])
 
 
-@pytest.mark.parametrize("text", [RING, ANNOUNCED, MEETING, SERVED], ids=["ring", "announced", "meeting", "served"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(RING, marks=pytest.mark.soak, id="ring"),
+        pytest.param(ANNOUNCED, id="announced"),
+        pytest.param(MEETING, id="meeting"),
+        pytest.param(SERVED, marks=pytest.mark.soak, id="served"),
+    ],
+)
 def test_each_remedy_that_is_named_helps(text: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Fleets with drawn faults: with each remedy that is named, these nodes do not stall so in that round."""
     scenario = netdfl.load(text)
