@@ -102,11 +102,11 @@ NOT_RUN = {
 }
 """What can't run in CI, by the beginnings of commands, with the reason."""
 
-FEW = "--on simulated --set rounds=2 --set expect={} --no-page"
+FEW = "--on simulated --set rounds=2 --set nodes=6 --set expect={} --no-page"
 SMALLER = {
     "netdfl run scenarios/quickstart|netdfl run quickstart": FEW,
     "netdfl run scenarios/faults/rendezvous|netdfl run twin": "--on simulated --no-page",
-    "netdfl sweep quickstart": "--seeds 1 --set rounds=1 --set expect={}",
+    "netdfl sweep quickstart": "--seeds 1 --set rounds=1 --set nodes=6 --set expect={}",
     "netdfl sweep smoke/push_sum": "--seeds 1 --set rounds=2 --set expect={}",
     "netdfl serve": "--port 0",
 }

@@ -32,8 +32,10 @@ def run(folder: Path, scenario: str, *sets: str) -> dict[str, float]:
     return {name: course["last"] for name, course in result["metrics"].items()}
 
 
-@pytest.mark.parametrize("world", ["simulated", pytest.param("processes", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("world", ["simulated", "processes"])
 def test_the_regression_meets_what_it_expects(world: str, tmp_path: Path) -> None:
+    """Simulated it does so below too, where its model comes home."""
     assert run(tmp_path, "house.yaml", f"world.kind={world}")["test_mae"] < 0.3
 
 

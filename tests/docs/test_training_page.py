@@ -28,7 +28,9 @@ def off_by(steps: int, scenario: Scenario) -> float:
     return float(np.sqrt(np.mean((fixed - best) ** 2)))
 
 
-@pytest.mark.parametrize(("name", "steps"), [("fedavg", 5), ("fedavg", 1), ("scaffold", 5)])
+@pytest.mark.parametrize(
+    ("name", "steps"), [("fedavg", 5), pytest.param("fedavg", 1, marks=pytest.mark.soak), ("scaffold", 5)]
+)
 def test_clients_drift_as_far_as_their_steps_take_them(name: str, steps: int, tmp_path: Path) -> None:
     scenario = loads(DRIFT, [f"algorithm.name={name}", f"algorithm.local_steps={steps}"])
     error = netdfl.run(scenario, out=tmp_path / "run", page=False).result["error"]
