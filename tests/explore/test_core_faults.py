@@ -75,7 +75,7 @@ def test_without_core_links_none_is_drawn_and_who_asks_for_them_is_told(small: d
 
 def test_a_search_draws_them_and_a_finding_replays(over: dict[str, Any], tmp_path: Path) -> None:
     exploration = Exploration(netdfl.load(over | {"explore": {"rates": {"core": 1}, "depth": 0}}), seed=1)
-    explored = exploration.run(Budget(runs=24))
+    explored = exploration.run(Budget(runs=12))
     drawn, acted = explored.acted["core"]
     assert 0 < acted <= drawn
     assert set(explored.acted) == {"core"}

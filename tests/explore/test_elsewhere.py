@@ -16,14 +16,15 @@ from netdfl.cli.commands import make_app
 from netdfl.core.errors import RunError
 from netdfl.core.files import write_whole
 from netdfl.explore.command import explore
-from netdfl.explore.elsewhere import PART, TRIALS, TrialEngine, run_trials
+from netdfl.explore.elsewhere import TRIALS, TrialEngine, run_trials
+from netdfl.explore.ends import EndingSettings
 from netdfl.explore.explore import Budget, Exploration
 from netdfl.explore.journal import RUNS
 from netdfl.study.runners.base import USUAL, CellOrder, RunNeeds, Runner, StudyOrder, path_beside
 from netdfl.study.runners.local import LocalRunner
 
-NUM_RUNS = 40
-"""More than a batch, whose features lead the next; the last part is not full."""
+PART, NUM_RUNS = 4, 20
+"""The runs of a part; and more runs than a batch, whose features lead the next."""
 
 
 class LastFirst(Runner):
@@ -47,10 +48,10 @@ class LastFirst(Runner):
 
 
 class Failing(LastFirst):
-    """Breaks at the part that begins with the trial 8, with words in its log."""
+    """Breaks at the part that begins with the trial 4, with words in its log."""
 
     def make(self, cell: CellOrder) -> int:
-        if cell.path.name != "8":
+        if cell.path.name != "4":
             return super().make(cell)
         write_whole(path_beside(cell.path, "log"), b"begun\nthe disk is full\n")
         return 4
@@ -65,6 +66,10 @@ class Silent(LastFirst):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count from 0, have small batches, and try no settings, which is for the machine that searches."""
+    monkeypatch.setattr("netdfl.explore.findings.find_ends", lambda *parts: EndingSettings())
+    monkeypatch.setattr("netdfl.explore.elsewhere.PART", PART)
+    monkeypatch.setattr("netdfl.explore.explore.BATCH", 4 * PART)
     monkeypatch.setattr(LastFirst, "orders", [])
     for kind in (LastFirst, Failing, Silent):
         monkeypatch.setattr(kind, "stopped", 0)
@@ -107,7 +112,7 @@ def test_processes_of_an_engine_make_the_trials_from_files_alone(small: dict[str
     [
         pytest.param(
             Failing,
-            "trials 8 and those behind it were not made: the disk is full; what was found is kept",
+            "trials 4 and those behind it were not made: the disk is full; what was found is kept",
             marks=pytest.mark.soak,
         ),
         pytest.param(

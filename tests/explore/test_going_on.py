@@ -14,6 +14,7 @@ from rich.console import Console
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.explore.command import FOUND, INTERRUPTED, explore
+from netdfl.explore.ends import EndingSettings
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.explore import Budget, Discovery, Exploration
 from netdfl.explore.findings import SHRUNK, FindingScenarios
@@ -66,7 +67,10 @@ def test_a_signal_while_a_finding_is_shrunk(
     assert len(shrunk) == 1
 
 
-def test_what_was_kept_is_not_trusted(small: dict[str, Any], tmp_path: Path, shrunk: list[str]) -> None:
+def test_what_was_kept_is_not_trusted(
+    small: dict[str, Any], tmp_path: Path, shrunk: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netdfl.explore.findings.find_ends", lambda *parts: EndingSettings())
     _, before = explored(small, tmp_path, runs=1, seed=5)
     kept = (tmp_path / SHRUNK).read_text()
     for other in (kept.replace('"drop"', '"delay"'), kept.replace('"rounds"', '"round"')):

@@ -121,7 +121,8 @@ def test_faults_that_have_to_meet_go_from_the_clock_to_a_round_together(small: d
         return len(crashes) == 2 and crashes[1] - crashes[0] < 1_000_000
 
     events = [{"at": "22ms", "crash": 0}, {"at": "22.5ms", "crash": 2}]
-    assert [event.get("at_round") for event in shrink_where(at_once, small, events)] == [0, 0]
+    left = shrink_where(at_once, small | {"rounds": 3}, events)
+    assert [event.get("at_round") for event in left] == [0, 0]
 
 
 def test_minimize_finds_the_pair_that_matters() -> None:
