@@ -20,7 +20,6 @@ ERRORS = {
 SAMPLED = {
     ("sgp", "w 1000", "processes", False),
     ("dpsgd", "too short", "processes", True),
-    ("choco_sgd", "1e300", "processes", False),
 }
 
 
