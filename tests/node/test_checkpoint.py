@@ -60,7 +60,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(state=st.builds(Outer, VALUES, VALUES, VALUES))
 def test_what_was_saved_is_loaded(state: Outer, tmp_path: Path) -> None:
     save_state(state, tmp_path / "state")

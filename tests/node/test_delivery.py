@@ -20,7 +20,7 @@ def random_push(seed: int, n: int = N) -> Network:
     return Network(TOPOLOGIES["random_push"](n, Streams(seed), out_neighbors=4, redraw_every=1))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_with_reliable_answers_forty_rounds_agree_to_a_millionth(seed: int) -> None:
     fleet = Fleet(random_push(seed), 40, loses(seed, 0.3, Kind.DATA), resending=HOW, deadline_ns=20 * MS, seed=seed)
     assert fleet.errors()[-1] < 1e-6
@@ -29,7 +29,7 @@ def test_with_reliable_answers_forty_rounds_agree_to_a_millionth(seed: int) -> N
     torch.testing.assert_close(x, fleet.start.sum(0), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_where_answers_are_lost_too_no_mass_is_made_or_lost(seed: int) -> None:
     """Time-outs that gave shares back would have made 1,100 times the mass by round 40."""
     lost = loses(seed, 0.3, Kind.DATA, Kind.ACK)
@@ -68,7 +68,7 @@ def test_after_its_last_attempt_a_message_stays_unacknowledged() -> None:
     assert sum(k.weights[-1] for k in fleet.kept) < 6 - 0.1
 
 
-@pytest.mark.parametrize("kinds", [(Kind.DATA,), (Kind.DATA, Kind.ACK)])
+@pytest.mark.parametrize("kinds", [pytest.param((Kind.DATA,), marks=pytest.mark.soak), (Kind.DATA, Kind.ACK)])
 def test_gossip_that_undoes_failed_exchanges_keeps_the_mean(kinds: tuple[Kind, ...]) -> None:
     """Where both vectors of an exchange must have come, 30 % loss slows gossip and does not bias it."""
     network = Network(TOPOLOGIES["random_sym"](12, Streams(2), neighbors=4, redraw_every=0))
