@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -152,8 +153,9 @@ def shipped(folder: str) -> Path:
     return inside if inside.is_dir() else PACKAGE.parent / folder
 
 
+@cache
 def version_of(package: str) -> str | None:
-    """Return the installed version of `package`; None if it is not installed."""
+    """Return the installed version of `package`, as this process first found it; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
