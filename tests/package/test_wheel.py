@@ -102,7 +102,7 @@ def test_the_wheel_has_netdfl_alone_and_all_of_it(built: Built) -> None:
 
 
 def test_its_command_knows_the_quickstart(built: Built) -> None:
-    assert "quickstart" in run(built, "netdfl", "validate", "quickstart")
+    assert "quickstart" in run(built, "netdfl", "list", "scenarios")
 
 
 def test_all_modules_the_suites_and_the_quickstart_work_with_what_a_plain_installation_brings(built: Built) -> None:
