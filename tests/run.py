@@ -33,7 +33,6 @@ FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 WAITING = (
     "tests/diagnosis/test_in_processes.py",
     "tests/diagnosis/test_probing.py",
-    "tests/diagnosis/test_resent_exchanges.py",
     "tests/diagnosis/test_stalled_in_processes.py",
     "tests/docs/test_by_hand_page.py",
     "tests/hostile/test_strangers_by_hand.py",
@@ -54,7 +53,6 @@ WAITING = (
     "tests/machines/test_doctor.py",
     "tests/machines/test_machines.py",
     "tests/machines/test_page_of_machines.py",
-    "tests/machines/test_ray.py",
     "tests/web/test_patience.py",
 )
 BESIDE = (

@@ -16,6 +16,7 @@ import pytest
 from netdfl.record.run import open_run
 from netdfl.running.run import run
 from netdfl.scenario.load import load, loads
+from netdfl.testing.world_ends import NUMBERS, kept_models
 from netdfl.worlds.containers.image import image_for
 from netdfl.worlds.containers.world import SUPERVISOR, is_alive, this_supervisor
 from tests import data_apart
@@ -34,7 +35,18 @@ algorithm: {{name: dfedavg, lr: 0.1, local_epochs: 2}}
 topology: ring
 evaluation: {{every: 5}}
 """
-AGREEING = ("--set=task={kind: consensus, dim: 10}", "--set=algorithm=dpsgd", "--set=world.image=''")
+AGREEING = """
+schema: netdfl/1
+name: agreeing
+nodes: 4
+rounds: 15
+world: {kind: containers, memory: 2GiB, cpus: 2}
+task: {kind: consensus, dim: 10}
+algorithm: dpsgd
+topology: ring
+wait: {deadline: none}
+evaluation: {every: 5, keep_models: true}
+"""
 PACKETS = """
 schema: netdfl/1
 name: packets
@@ -76,40 +88,51 @@ def left() -> list[str]:
     return [*docker("ps", "--all", *labelled), *docker("network", "ls", *labelled)]
 
 
-def accuracy(found: dict[str, Any]) -> float:
-    return float(found["test_accuracy"]["average_model"]["last"])
-
-
-@pytest.fixture(scope="module")
-def image() -> str:
-    return asyncio.run(image_for(loads(DIGITS.format(image="''"), file="digits.yaml"), print))
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory, image: str) -> Path:
-    file = tmp_path_factory.mktemp("digits") / "digits.yaml"
-    file.write_text(DIGITS.format(image=image))
+@pytest.fixture
+def agreeing(tmp_path: Path) -> Path:
+    file = tmp_path / "agreeing.yaml"
+    file.write_text(AGREEING)
     return file
 
 
 @pytest.fixture(scope="module")
-def expected(digits: Path) -> float:
-    done("run", digits, "--on", "processes", "--out", digits.parent / "processes")
-    return accuracy(result(digits.parent / "processes"))
+def torch_image() -> str:
+    return asyncio.run(image_for(loads(DIGITS.format(image="''"), file="digits.yaml"), print))
 
 
-def test_a_testbed_runs_by_compose_alone_and_is_collected(digits: Path, expected: float) -> None:
-    folder, out = digits.parent / "testbed", digits.parent / "collected"
-    done("testbed", digits, "--out", folder)
+def by_compose(file: Path) -> Path:
+    """Run a fleet by Compose alone; its collected run."""
+    folder, out = file.parent / "testbed", file.parent / "collected"
+    done("testbed", file, "--out", folder)
     compose = ["docker-compose", "-p", "netdfl-test-testbed"]
     try:
         subprocess.run([*compose, "up"], cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
         done("collect", folder, "--out", out)
     finally:
         subprocess.run([*compose, "down"], cwd=folder, check=True)
-    assert abs(accuracy(result(out)) - expected) <= 0.01
     assert result(out)["links"] == {"layer": "packet", "engine": "bridge"}
+    return out
+
+
+def test_a_testbed_runs_by_compose_alone_and_is_collected(agreeing: Path) -> None:
+    image = asyncio.run(image_for(load(agreeing), print))
+    agreeing.write_text(AGREEING.replace("{kind: containers", f"{{kind: containers, image: {image}"))
+    out = by_compose(agreeing)
+    simulated = run(load(agreeing, on="simulated"), out=agreeing.parent / "simulated", page=False)
+    assert open_run(out).rows(NUMBERS) == simulated.run.rows(NUMBERS)
+    assert kept_models(out) == kept_models(simulated.path)
     assert "<html" in (out / "report.html").read_text()[:200]
+
+
+@pytest.mark.soak  # an image with PyTorch is larger than all else that CI makes
+def test_a_testbed_trains_by_compose_alone(tmp_path: Path, torch_image: str) -> None:
+    file = tmp_path / "digits.yaml"
+    file.write_text(DIGITS.format(image=torch_image))
+    done("run", file, "--on", "processes", "--out", tmp_path / "processes")
+    last = [
+        result(each)["test_accuracy"]["average_model"]["last"] for each in (by_compose(file), tmp_path / "processes")
+    ]
+    assert abs(last[0] - last[1]) <= 0.01
 
 
 @pytest.mark.soak  # test_by_hand.py has nodes of which each finds its own file alone
@@ -168,20 +191,21 @@ def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(t
     assert left() == []
 
 
-def test_the_image_of_a_fleet_that_trains_nothing_has_no_torch(image: str) -> None:
-    small = asyncio.run(image_for(loads(PACKETS, file="packets.yaml"), print))
-    for each, there in ((small, False), (image, True)):
-        asked = "import importlib.util as u; print(u.find_spec('torch') is not None, u.find_spec('pytest') is not None)"
-        assert docker("run", "--rm", "--entrypoint=python", each, "-c", asked) == [str(there), "False"]
+@pytest.mark.parametrize("there", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["agrees", "trains"])
+def test_the_image_of_a_fleet_that_trains_nothing_has_no_torch(there: bool) -> None:
+    text = DIGITS.format(image="''") if there else PACKETS
+    image = asyncio.run(image_for(loads(text, file="scenario.yaml"), print))
+    asked = "import importlib.util as u; print(u.find_spec('torch') is not None, u.find_spec('pytest') is not None)"
+    assert docker("run", "--rm", "--entrypoint=python", image, "-c", asked) == [str(there), "False"]
 
 
-def test_what_a_killed_supervisor_leaves_is_swept_by_the_next_run(digits: Path, tmp_path: Path) -> None:
-    killed = netdfl("run", digits, *AGREEING, "--set=rounds=100000", "--out", tmp_path / "killed")
+def test_what_a_killed_supervisor_leaves_is_swept_by_the_next_run(agreeing: Path, tmp_path: Path) -> None:
+    killed = netdfl("run", agreeing, "--set=rounds=100000", "--out", tmp_path / "killed")
     wait_for_round(tmp_path / "killed", 0, 1, killed)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert left() != []
-    said = done("run", digits, *AGREEING, "--set=rounds=1", "--out", tmp_path / "next")
+    said = done("run", agreeing, "--set=rounds=1", "--out", tmp_path / "next")
     assert "removed what a killed run had left" in said
     found = result(tmp_path / "next")
     assert (found["world"], found["links"]) == ("containers", {"layer": "packet", "engine": "bridge"})

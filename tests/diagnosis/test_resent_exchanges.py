@@ -37,7 +37,7 @@ ONE_OF_EACH = (
 )
 
 
-@pytest.mark.parametrize("world", ["simulated", "processes"])
+@pytest.mark.parametrize("world", ["simulated", pytest.param("processes", marks=pytest.mark.soak)])
 def test_lost_requests_and_lost_replies_are_made_up_for(world: str, tmp_path: Path) -> None:
     finished = run(loads(SCENARIO, on=world), out=tmp_path / "run", page=False)
     assert finished.result["stalls"]

@@ -52,6 +52,7 @@ def _run(
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.soak  # half a minute of all cores, with the cluster's start
 def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp_path: Path) -> None:
     done = _run(cluster, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -180,7 +180,7 @@ def test_a_node_with_another_scenario_is_refused(fleets: list[HandFleet], tmp_pa
     [
         (2, False, 2, "has a certificate, but not that of node 0 of this run"),
         (0, True, 1, "speaks no TLS, and this node does"),
-        (2, True, 2, "speaks TLS, and this node does not"),
+        pytest.param(2, True, 2, "speaks TLS, and this node does not", marks=pytest.mark.soak),
     ],
 )
 def test_a_node_of_other_credentials_or_of_none_is_named(
