@@ -26,6 +26,7 @@ TRAINED = ("task={kind: train, dataset: digits, model: mlp}", "rounds=2", "algor
     [
         pytest.param(TRAINED, marks=pytest.mark.soak, id="trained"),
         pytest.param(("world.compute=measured",), marks=pytest.mark.soak, id="measured"),
+        pytest.param(FAULTY, marks=pytest.mark.soak, id="under faults"),
     ],
 )
 def test_two_processes_agree(sets: tuple[str, ...], tmp_path: Path) -> None:
