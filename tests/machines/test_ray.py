@@ -102,6 +102,7 @@ def test_messages_between_machines_share_a_core_link(cluster: Cluster, tmp_path:
     core_link_is_shared(cluster, tmp_path)
 
 
+@pytest.mark.soak  # the cluster's start takes a quarter of a minute
 def test_a_cluster_that_has_too_little_says_what_it_has(cluster: Cluster, tmp_path: Path) -> None:
     done = _run(cluster, tmp_path, cpus_per_node=8)
     assert done.returncode == 2, done.stdout + done.stderr
