@@ -166,9 +166,10 @@ while True:
 """
 
 
-def test_a_killed_writer_leaves_whole_rows_and_all_that_it_flushed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [(1, 9), pytest.param((0, 1, 4, 9), marks=pytest.mark.soak)], ids=len)
+def test_a_killed_writer_leaves_whole_rows_and_all_that_it_flushed(kills: tuple[int, ...], tmp_path: Path) -> None:
     path, flushed = tmp_path / "store/messages-000.jsonl", 0
-    for kill in (1, 9):
+    for kill in kills:
         command = [sys.executable, "-c", ENDLESS, str(tmp_path), str(flushed)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

@@ -56,9 +56,10 @@ def test_lost_and_new_mass_are_counted_and_named(tmp_path: Path) -> None:
         assert said.endswith("which is new mass") == bool(weight)
 
 
-def test_unread_shares_are_lost_with_the_node_and_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every_ms", [22, pytest.param(11, marks=pytest.mark.soak)])
+def test_unread_shares_are_lost_with_the_node_and_counted(every_ms: int, tmp_path: Path) -> None:
     """It crashes by the clock, in the middle of rounds: what had come and was not read is the node's too."""
-    for ms in range(40, 100, 22):
+    for ms in range(40, 100, every_ms):
         event = f"{{at: {ms}ms, crash: 3, restart_after: 30ms, state: lost}}"
         finished = fleet(tmp_path / str(ms), "delivery.timeout=12ms", event=event)
         left = 8 - restart_of(finished)["lost_weight"]
