@@ -14,7 +14,8 @@ from netdfl.core.units import parse_rate_bps, parse_size_bytes
 from netdfl.links.rules.tcp import on_the_line_bytes
 from tests.links.fluid import max_min
 from tests.soak import shared_packets
-from tests.soak.packet_traffic import DisturbedError, Group, Traffic
+from tests.soak.disturbed import DisturbedError
+from tests.soak.packet_traffic import Group, Traffic
 from tests.soak.shared_packets import (
     BEGIN,
     BY_PROCESSES,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import netdfl
 from netdfl.record.run import Run
-from tests.soak.packet_traffic import DisturbedError
+from tests.soak.disturbed import DisturbedError
 from tests.soak.shared_packets import write
 
 MARKS = "<!-- heartbeats: begin -->", "<!-- heartbeats: end -->"

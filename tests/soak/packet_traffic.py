@@ -29,15 +29,12 @@ from netdfl.scenario.build import build_links, build_underlay, compile_schedule
 from netdfl.scenario.load import load
 from netdfl.underlay.shared import SharedCore
 from tests.links.driving import drive
+from tests.soak.disturbed import DisturbedError
 
 S, MBIT, MB = 10**9, 10**6, 10**6
 ZERO_S = 4.0
 """Time 0 after the start of the network, by which all connections must be open."""
 PATIENCE_S = 120.0
-
-
-class DisturbedError(Exception):
-    """The machine was too busy to carry the packets in time."""
 
 
 class Group(NamedTuple):

@@ -25,7 +25,8 @@ from typing import Any
 
 import netdfl
 from tests.links.shared_traffic import SCENARIOS
-from tests.soak.packet_traffic import MB, DisturbedError, Group, S, Traffic
+from tests.soak.disturbed import DisturbedError
+from tests.soak.packet_traffic import MB, Group, S, Traffic
 from tests.soak.shared_networks import Arrivals, Nodes
 from tests.soak.tally import Count, append
 
@@ -162,7 +163,10 @@ def fleet(name: str, world: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def by_processes() -> Group:
-    """Send the four flows between real processes over emulated links, and count the headers that packets have."""
+    """Send the four flows between real processes over emulated links, and count the headers that packets have.
+
+    Raises DisturbedError.
+    """
     name = "four at once"
 
     async def play() -> tuple[dict[int, float], Arrivals]:
@@ -209,7 +213,8 @@ def measure(kept: Kept, runs: int, only: str) -> None:
             with counted_unless_disturbed(name), tempfile.TemporaryDirectory() as folder:
                 kept.add(name, **traffic.over_packets(Path(folder))._asdict())
     while FOUR_FLOWS in TRAFFIC and only in BY_PROCESSES and len(kept.of(BY_PROCESSES)) < runs:
-        kept.add(BY_PROCESSES, **by_processes()._asdict())
+        with counted_unless_disturbed(BY_PROCESSES):
+            kept.add(BY_PROCESSES, **by_processes()._asdict())
     for name in FLEETS:
         while only in name and len(kept.of(name)) < 5:
             with counted_unless_disturbed(name):
