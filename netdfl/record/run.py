@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from netdfl.core.errors import InputError, expect
 from netdfl.core.files import check_plain, read_plain
 from netdfl.core.installing import pip_install
-from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, most_memory, view
+from netdfl.record.database import MOST_NODES, TABLES, connect, most_memory
 from netdfl.record.directory import EVENTS
 from netdfl.record.forms import (
     FLEET,
@@ -28,9 +28,10 @@ from netdfl.record.forms import (
     UnderlayForm,
     read_form,
 )
+from netdfl.record.layout import Layout
 from netdfl.record.sampling import EVERYTHING, SAMPLING, SAMPLING_FORM, Sampling
-from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, read_script
-from netdfl.record.segments import pieces, roll_up, size
+from netdfl.record.scheduled import ScheduledChange, read_script
+from netdfl.record.segments import roll_up
 from netdfl.record.store import STORE
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from netdfl.record.plots import Plots
 
 T = TypeVar("T")
-MOST_HELD = 1 << 28
-"""Tables with more bytes of JSON lines than this are not loaded into memory by `held`."""
 MOST_TRIES = 3
 """How often to try to list and read the files: between the two, another process may convert them to segments."""
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -58,12 +57,15 @@ class Run:
     def __init__(self, path: Path) -> None:
         """Read the run directory `path`; `open_run` checks it first."""
         self.path = path
-        self._laid_out: object = None
         self._held = False
 
     @cached_property
-    def _connection(self) -> DuckDBPyConnection:
+    def _layout(self) -> Layout:
         return self._open()
+
+    @property
+    def _connection(self) -> DuckDBPyConnection:
+        return self._layout.database
 
     @property
     def plot(self) -> Plots:
@@ -121,7 +123,7 @@ class Run:
         _check_query(sql, parameters)
         with self._reading():
             if not self._held:
-                self._lay_out(self._connection)
+                self._layout.refresh()
             found = self._connection.sql(sql, params=parameters or None)
             expect(found is not None, "the query", sql, "one that gives rows, such as SELECT ... FROM messages")
         return found if find_spec("pandas") else cast("DuckDBPyRelation", WithoutPandas(found))
@@ -149,8 +151,10 @@ class Run:
         with self._reading():
             for left in reversed(range(MOST_TRIES)):
                 try:
-                    if not self._held:
-                        self._lay_out(self._connection, hold=hold)
+                    if hold:
+                        self._layout.hold()
+                    elif not self._held:
+                        self._layout.refresh()
                     return work()
                 except (duckdb.IOException, FileNotFoundError):
                     if self._held or not left:
@@ -173,8 +177,7 @@ class Run:
             yield
         finally:
             self._held = False
-            for table in (*TABLES, *TOTALS):
-                self._connection.execute(f"DROP TABLE IF EXISTS held_{table}")
+            self._layout.release()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -220,40 +223,16 @@ class Run:
 
     def copy(self, sql: str, target: Path) -> None:
         """Run an SQL COPY statement over the tables that writes the file `target`."""
-        with self._open(target) as database:
-            self._lay_out(database)
+        layout = self._open(target)
+        with layout.database as database:
+            layout.refresh()
             database.execute(sql)
 
-    def _lay_out(self, database: DuckDBPyConnection, *, hold: bool = False) -> None:
-        """Create the tables from the store's current files, and add scheduled link changes to the events.
-
-        `hold` copies small ones into memory.
-        """
-        tables = TABLES if self.sampling.is_all else (*TABLES, *TOTALS)
-        files = {table: pieces(self.path / STORE, table) for table in tables}
-        views = {table: view(table, files[table], self._num_nodes) for table in tables}
-        for table in tables:
-            if hold and size(files[table]) <= MOST_HELD:
-                database.execute(f"CREATE OR REPLACE TEMP TABLE held_{table} AS {views[table]}")
-                views[table] = f"FROM held_{table}"
-            database.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {views[table]}")
-        for totals in TOTALS:
-            if totals not in views:
-                database.execute(f"CREATE OR REPLACE TEMP VIEW {totals} AS {COUNTED[totals]}")
-        if not self._script:
-            return
-        read = [file for table in ("metrics", "events") for of in files[table] for file in of]
-        stamp = [(id(database), str(file), file.stat().st_size) for file in read]
-        if stamp != self._laid_out:
-            put_scheduled(database, views["events"])
-            self._laid_out = stamp
-        database.execute(f"CREATE OR REPLACE TEMP VIEW events AS {views['events']} UNION ALL FROM scheduled")
-
-    def _open(self, writes: Path | None = None) -> DuckDBPyConnection:
-        database = connect(self.path / STORE, writes)
-        if self._script:
-            put_script(database, self._script)
-        return database
+    def _open(self, writes: Path | None = None) -> Layout:
+        """Open a database for the store, which may write the file `writes`."""
+        store = self.path / STORE
+        sampled = not self.sampling.is_all
+        return Layout(connect(store, writes), store, self._num_nodes, self._script, sampled=sampled)
 
     @cached_property
     def _script(self) -> Sequence[ScheduledChange]:

@@ -81,3 +81,22 @@ def test_a_trace_of_many_changes_is_read_in_one_go(tmp_path: Path) -> None:
     lines = (json.dumps(change | {"at_ns": number * 1000}) for number in range(20_000))
     (run.path / "events.jsonl").write_text("\n".join(lines))
     assert open_run(run.path).rows("SELECT count(*) FROM events WHERE kind = 'trace'") == [(20_000,)]
+
+
+def test_a_run_is_exported_as_often_as_one_likes(tmp_path: Path) -> None:
+    """Each export has a database of its own."""
+    run = fleet(tmp_path)
+    exported = [export(run, "events", "csv", tmp_path / f"{number}.csv").read_text() for number in range(4)]
+    assert exported[0].count("partition") == 2
+    assert exported == exported[:1] * 4
+    assert [row[2] for row in run.rows(ROWS)].count("partition") == 1
+
+
+def test_what_is_written_after_a_time_in_memory_is_read(tmp_path: Path) -> None:
+    run = fleet(tmp_path, rounds=3)
+    with run.held():
+        assert [row[2] for row in run.rows(ROWS)] == ["partition"]
+        with StoreWriter(run.path, "new") as writer:
+            writer.metrics(9 * NS_PER_S, 3, 8, {"round_s": ROUND_S})
+        assert [row[2] for row in run.rows(ROWS)] == ["partition"]
+    assert {"partition_ends", "latency"} & {row[2] for row in run.rows(ROWS)} == {"partition_ends"}

@@ -17,7 +17,7 @@ from netdfl.core.fates import Fate
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.exports.export import export_table as export
-from netdfl.record import run as run_module
+from netdfl.record import layout
 from netdfl.record.run import Run, open_run
 from netdfl.record.segments import pieces, roll_up
 from netdfl.record.store import StoreWriter
@@ -132,7 +132,7 @@ def test_who_reads_while_it_is_rolled_up_reads_every_row(tmp_path: Path, monkeyp
             roll_up(store, 10, 1)
         return found
 
-    monkeypatch.setattr(run_module, "pieces", listed_too_early)
+    monkeypatch.setattr(layout, "pieces", listed_too_early)
     assert run.rows(ALL_ROWS) == rows
     assert "messages.1.parquet" in names(tmp_path)
 
