@@ -19,7 +19,7 @@ from netdfl.links import channel
 from netdfl.links.schedule.active_changes import OwnRules, own_rules
 from netdfl.links.spec import LinksSpec
 from netdfl.node.ledger import LAST, LAST_LOST, NodeLedger
-from netdfl.record import run as record
+from netdfl.record import layout
 from netdfl.record.segments import pieces
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
 from netdfl.supervisor import showing
@@ -63,7 +63,7 @@ def test_the_record_is_read_once_for_the_verdict_and_the_page(tmp_path: Path, mo
         looked.append(table)
         return pieces(store, table)
 
-    monkeypatch.setattr(record, "pieces", counted)
+    monkeypatch.setattr(layout, "pieces", counted)
     netdfl.run(SMALL, out=tmp_path / "bare", page=False)
     assert looked.count("messages") == 1
     netdfl.run(SMALL, out=tmp_path / "paged")
