@@ -16,6 +16,7 @@ from tests.in_process import InProcess
 PAGE = ROOT / "docs" / "tuning.md"
 
 
+@pytest.mark.soak
 def test_the_page_finds_a_deadline_and_a_quorum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(RUNNERS, "local", InProcess)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from tests.soak.fleets.judging import compared, remedies, tell
 from tests.soak.fleets.playing import Patient, Played, Player
 from tests.soak.fleets.truth import Truth, decide
 
-SEED, FLEETS = 11, range(5, 30)
+SEED, FLEETS = 11, range(5, 20)
 
 
 @pytest.fixture(scope="module")

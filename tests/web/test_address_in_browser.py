@@ -94,6 +94,7 @@ def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path,
     assert box.input_value() == "linear"
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_the_links_of_this_round_are_those_of_the_round_of_the_moment(folder: Path, opened: Open) -> None:
     page, found = opened(f"{file_of(folder, 'drawn')}#links=round"), open_run(folder / "drawn")
@@ -175,6 +176,7 @@ def test_every_way_to_a_moment_keeps_it_exactly(folder: Path, late: str, opened:
     assert (at(again) - first) / step == pytest.approx(round((at(again) - first) / step), abs=1e-6)
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_a_click_in_the_lanes_sets_the_moment_to_a_pixel(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "late"))
@@ -189,6 +191,7 @@ def test_a_click_in_the_lanes_sets_the_moment_to_a_pixel(folder: Path, opened: O
     assert found[0] < found[1]
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_a_link_shows_the_part_of_the_lanes_that_one_looks_at(folder: Path, opened: Open) -> None:
     def drawn(page: Any) -> str:

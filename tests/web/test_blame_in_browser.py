@@ -68,6 +68,7 @@ def test_a_row_shows_both_runs_from_where_they_part(scheme: str, blamed: Path, o
     check_axe(page, "#blame")
 
 
+@pytest.mark.soak
 def test_headings_order_the_table_and_a_reload_keeps_the_row(blamed: Path, opened: Open) -> None:
     page = opened((blamed / "report.html").as_uri())
     name, gain = (page.locator(f"#blame [data-sort='{column}']") for column in (0, 2))

@@ -78,6 +78,7 @@ def test_a_logarithmic_axis_has_labels_whatever_it_spans(
     check_labels(page)
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_a_logarithmic_axis_of_compared_runs_has_labels_on_the_page_and_taken_home(address: str, opened: Open) -> None:
     def answered(route: Any) -> None:

@@ -127,6 +127,7 @@ def test_the_underlay_says_of_a_core_link_who_shares_it_how_full_and_whether_cut
     check_fits(page)
 
 
+@pytest.mark.soak
 def test_a_link_that_is_clicked_says_what_it_lost(folder: Path, opened: Open) -> None:
     page, found = opened(file_of(folder, "lossy")), open_run(folder / "lossy")
     page.locator(".graph canvas").first.wait_for()
@@ -262,6 +263,7 @@ def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Pat
     check_fits(page)
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_closer_goes_where_something_is_drawn_though_the_handle_is_at_the_end(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "lossy"))
@@ -271,6 +273,7 @@ def test_closer_goes_where_something_is_drawn_though_the_handle_is_at_the_end(fo
         assert page.evaluate(BUSY) > 0
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_a_chart_is_taken_home(folder: Path, opened: Open) -> None:
     page = opened(file_of(folder, "lossy"))
@@ -302,6 +305,7 @@ def sampled(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(path)
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(sampled: Path, opened: Open) -> None:
     page = opened(sampled.as_uri())
@@ -330,6 +334,7 @@ def logged(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         yield address
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_one_log_of_all_nodes_is_searched(logged: str, opened: Open) -> None:
     page = opened(logged)
@@ -346,6 +351,7 @@ def test_one_log_of_all_nodes_is_searched(logged: str, opened: Open) -> None:
     check_fits(page)
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_classes_of_data_have_a_legend_and_no_column_of_one_word(fabricated: Path, opened: Open) -> None:
     page = opened(fabricated.as_uri())

@@ -104,6 +104,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     assert "columns=" in page.evaluate("location.hash")
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_four_keys_are_columns_and_the_others_are_named_and_can_be_chosen(opened: Open, address: str) -> None:
     page = opened(address)
@@ -143,6 +144,7 @@ def check_pinned(box: Any) -> None:
     assert found["row"][0] == pytest.approx(0, abs=1.5)
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, address: str) -> None:
     page = opened(f"{address}#filter=done")
@@ -253,6 +255,7 @@ def test_ticked_runs_that_the_filter_hides_are_named_before_they_are_thrown_away
     page.locator("#orders span", has_text="1 ticked:").wait_for()
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_runs_that_differ_in_the_seed_alone_are_drawn_against_it(opened: Open, address: str) -> None:
     page = opened(f"{address}#filter=done%20delay%20%3D%205ms")
@@ -262,6 +265,7 @@ def test_runs_that_differ_in_the_seed_alone_are_drawn_against_it(opened: Open, a
     assert page.get_by_role("combobox", name="against", exact=True).input_value() == "seed"
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_a_filter_that_finds_nothing_says_which_key_may_be_meant(opened: Open, address: str) -> None:
     page = opened(f"{address}#filter=name%20%3D%20dpsgd")
@@ -302,6 +306,7 @@ def open_form(page: Any) -> Any:
     return page.locator("#key-rounds")
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_the_form_of_a_repeat_fits_and_says_what_is_wrong(opened: Open, few: tuple[Path, str]) -> None:
     page = opened(few[1])
