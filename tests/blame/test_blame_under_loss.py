@@ -27,6 +27,7 @@ CRASHED = "{at_round: 1, crash: 4, restart_after: 5s, state: kept}"
 SHORT = ["nodes=8", "rounds=2", f"events=[{PARTED}, {CRASHED}]"]
 
 
+@pytest.mark.soak
 def test_the_gain_of_the_set_is_to_the_nanosecond_that_of_one_fresh_run_without_it(tmp_path: Path) -> None:
     run(load(ROOT / "scenarios" / "under_loss.yaml", SHORT, on="simulated"), out=tmp_path / "run", page=False)
     asked = open_blame(tmp_path / "run", limits=BlameLimits(candidates=2, set_runs=4))

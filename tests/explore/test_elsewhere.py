@@ -90,6 +90,7 @@ def told(exploring: Exploration, runs: int = NUM_RUNS) -> tuple[str, Sequence[st
     return said[said.index(f"{runs} runs") :], files, sorted((exploring.folder / RUNS).read_text().splitlines())
 
 
+@pytest.mark.soak
 def test_a_search_is_the_same_whoever_makes_its_trials_in_whatever_order(small: dict[str, Any], tmp_path: Path) -> None:
     here = told(exploration(small, tmp_path / "here"))
     assert told(exploration(small, tmp_path / "there", LastFirst)) == here

@@ -36,6 +36,7 @@ class Slope:
 '''
 
 
+@pytest.mark.soak
 def test_a_figure_of_ones_own_is_found_where_it_misses_what_is_expected(
     small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def late(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
         yield file_of(folder, "late")
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_every_way_to_a_moment_keeps_it_exactly(folder: Path, late: str, opened: Open) -> None:
     page, found = opened(late), open_run(folder / "late")

@@ -272,6 +272,7 @@ def test_a_filter_that_finds_nothing_says_which_key_may_be_meant(opened: Open, a
     page.locator("#said", has_text="0 of 124 runs. name is the column name; did you mean algorithm.name?").wait_for()
 
 
+@pytest.mark.soak
 @on_a_phone_in_full
 def test_axe_finds_no_serious_fault_in_the_list(opened: Open, address: str) -> None:
     page = opened(f"{address}#filter=done")
