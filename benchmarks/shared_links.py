@@ -1,10 +1,11 @@
 """What sharing costs: CPU a message with fair uplinks, downlinks and core links, beside `sharing: fifo`.
 
-    python benchmarks/shared_links.py [--nodes 100] [--rounds 6]
+    python benchmarks/shared_links.py [--nodes 100] [--rounds 60]
 
 Nodes with ten neighbors each send vectors of 1 MB that claim their size, over links of 10 ms and access links of 10
 Mbit/s. Each figure is of two runs of `netdfl run`, of one round and of `--rounds`: the difference of their CPU times by
 that of their messages. The underlay is a ring of ten sites with core links of 1 Gbit/s. Prints a JSON list of rows.
+The start of a run takes as much CPU time as thousands of messages, and not always the same: few rounds tell nothing.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def main() -> None:
     """Measure, print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=60)
     args = parser.parse_args()
     show(rows(args.nodes, args.rounds), f"{args.rounds} rounds")
 
