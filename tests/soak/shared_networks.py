@@ -32,7 +32,10 @@ S = 10**9
 PAUSE_S = 0.001
 LEAD_NS = S
 MOST_STOLEN_S = 0.2
+"""CPU time that the host may take while a network's messages are under way. With 0.14 s all arrivals of sixteen nodes
+were within the bound, with 0.36 s and more one to three were not."""
 TRIES = 10
+"""How often a network is played until it is not measured, which counts as wrong: some three minutes for the longest."""
 Arrivals = Mapping[int, int | None]
 
 
