@@ -283,6 +283,23 @@ def test_nothing_begins_that_has_no_time_or_no_budget_left(stand_in: Path) -> No
     assert folder.rows() == {}
 
 
+def test_every_method_shows_its_cost_before_any_claim_takes_the_time(
+    stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netdfl.study.claims.work.run_all", partial(run_all, make_runner=InProcess))
+    momentum = SMALL[SMALL.index("  momentum:") :]
+    other = momentum.replace("momentum:", "flatness:").replace("DFedAvgM", "DFedSAM")
+    study = ClaimStudy(read_rule(SMALL + other), RowFolder(stand_in / "rows"))
+    assert "more for" not in table(study)
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(table(study) if "proved by" in line else line)
+
+    BackgroundWork(study, stand_in / "out", 1, None, say, StudyProgress()).work()
+    assert [line.count("min more for 2 seeds") for line in said[:4]] == [0, 1, 2, 0]
+
+
 LIMITED = """
 import sys
 from pathlib import Path

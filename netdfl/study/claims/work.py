@@ -121,6 +121,11 @@ class ClaimStudy:
         """Return the methods with results of runs that were made with this machine's floating-point arithmetic."""
         return {(row.file, row.method) for row in self.rows.rows().values() if row.arithmetic == arithmetic()}
 
+    def methods_of_unknown_cost(self) -> set[Method]:
+        """Return the methods that a claim's next look (test) needs and that have no run to estimate a cost from."""
+        wanted = [each for name in self.next_seeds(self.decisions()) for each in self.cells[name].values()]
+        return {_method(each) for each in wanted if self.estimate_s(each) is None}
+
     def _gains(self, claim: Claim, name: str, counted: Mapping[str, CellRow]) -> Iterator[tuple[int, float]]:
         for seed in range(max(self.rule.looks)):
             pair = [counted.get(row_name(each.file.stem, each.cell(seed).sets)) for each in self.cells[name].values()]
@@ -172,11 +177,11 @@ class BackgroundWork:
     def work(self) -> None:
         """Make runs until all claims are decided, the budget is spent, or no more runs fit into the time.
 
-        If the code has changed, methods with results are first tested by short runs. Then each claim in turn gets the
-        seeds of its next look (test). Once every claim has had these, the open claims get the seeds of the look after
-        that.
+        If the code has changed, methods with results are first tested by short runs. So are methods that have never
+        run, as the table names what each open claim would still cost. Then each claim in turn gets the seeds of its
+        next look (test). Once every claim has had these, the open claims get the seeds of the look after that.
         """
-        self._prove(self.study.methods_here())
+        self._prove(self.study.methods_here() | self.study.methods_of_unknown_cost())
         while any([self._look_further(name) for name in self.study.rule.claims]):
             pass
         for name, decision in self.study.decisions().items():
