@@ -64,6 +64,11 @@ class CellResult:
         """Whether the scenario of the cell was not valid, so that its run never started."""
         return self.result is None and self.exit_code == UNUSABLE
 
+    @property
+    def why(self) -> str:
+        """The reason of a failed cell for people."""
+        return self.text or f"exit code {self.exit_code}"
+
 
 @dataclass(frozen=True)
 class CellJob:
@@ -123,6 +128,15 @@ def finished(cell: Cell, path: Path) -> CellResult | None:
     return CellResult(cell, path, code, result, kept=kept(path)) if code in FINISHED else None
 
 
+def ended(cell: Cell, path: Path) -> CellResult | None:
+    """Return the result of the cell that ran at `path`, also of one that failed; None if it has not ended."""
+    try:
+        code = int(path_beside(path, "exit").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return finished(cell, path) or CellResult(cell, path, code, None, _log(path))
+
+
 def run_all(
     waiting: Sequence[CellJob],
     jobs: int,
@@ -171,14 +185,26 @@ def run_all(
             if code is None:
                 continue
             for job in alike:
-                ran = finished(job.cell, job.path) or CellResult(job.cell, job.path, code, None, _log(job))
+                ran = finished(job.cell, job.path) or _failed(job, code, _log(job.path))
                 done(replace(ran, notices=job.notices, untimed=job.untimed))
     except BaseException:
         runner.stop()
         raise
     progress.runner = None
     for job in (job for alike in by_path.values() for job in alike):
-        done(CellResult(job.cell, job.path, BROKE, None, f"{type(runner).__name__} ended without it"))
+        done(_failed(job, BROKE, f"{type(runner).__name__} ended without it"))
+
+
+def _failed(job: CellJob, code: int, text: str) -> CellResult:
+    """Return the result of a run that failed, and see to it that there is an exit code beside its directory.
+
+    A run that was killed could not write one, and would look like one that is still to be made.
+    """
+    file = path_beside(job.path, "exit")
+    if not file.exists():
+        with suppress(OSError):
+            file.write_text(f"{BROKE if code in FINISHED else code}\n", encoding="utf-8")
+    return CellResult(job.cell, job.path, code, None, text)
 
 
 def _check_places(runner: Runner, waiting: Sequence[CellJob]) -> None:
@@ -191,9 +217,9 @@ def _check_places(runner: Runner, waiting: Sequence[CellJob]) -> None:
         )
 
 
-def _log(job: CellJob) -> str:
+def _log(path: Path) -> str:
     try:
-        lines = path_beside(job.path, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = path_beside(path, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1] if lines else ""

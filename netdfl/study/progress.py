@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -20,9 +20,9 @@ from netdfl.core.files import write_whole, writing
 from netdfl.record.directory import is_held
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.model.study import FigureSpec
-from netdfl.study.cells import CellResult, finished
+from netdfl.study.cells import CellResult, ended
 from netdfl.study.plan import Cell
-from netdfl.study.runners.base import path_beside
+from netdfl.study.runners.base import UNUSABLE, path_beside
 
 SCHEMA = "netdfl/progress/1"
 FILE = "study.json"
@@ -46,6 +46,7 @@ class StudyPlan:
         figures: the plots that a sweep draws.
         learning: the metrics that a sweep draws over rounds, time and bytes.
         title: what captions and headings of its tables call it; empty: its name.
+        refused: the reason of each cell whose scenario is not valid, so that it has no run.
     """
 
     name: str
@@ -57,6 +58,7 @@ class StudyPlan:
     figures: Sequence[FigureSpec] = ()
     learning: Sequence[str] = ()
     title: str = ""
+    refused: Mapping[Cell, str] = field(default_factory=dict)
 
     def write(self, file: Path) -> None:
         """Write the plan. Raises RunError if it can't be written."""
@@ -70,7 +72,10 @@ class StudyPlan:
             "figures": [each.model_dump() for each in self.figures],
             "learning": list(self.learning),
             "title": self.title,
-            "cells": [asdict(cell) | {"run": run} for cell, run in self.cells.items()],
+            "cells": [
+                asdict(cell) | {"run": run} | ({"refused": self.refused[cell]} if cell in self.refused else {})
+                for cell, run in self.cells.items()
+            ],
         }
         with writing(file, RunError):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +98,7 @@ class StudyPlan:
                 [FigureSpec.model_validate(each) for each in data["figures"]],
                 data["learning"],
                 str(data.get("title", "")),
+                {_cell(each): str(each["refused"]) for each in data["cells"] if "refused" in each},
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{file} is no plan of a study: {error!r}; run the study's command again") from error
@@ -105,6 +111,11 @@ def _beside(file: Path, name: str) -> Path:
 def _cell(data: Mapping[str, Any]) -> Cell:
     values = tuple((str(path), str(value)) for path, value in data["values"])
     return Cell(str(data["case"]), values, int(data["seed"]), tuple(map(str, data["sets"])))
+
+
+def refused_of(found: Iterable[CellResult]) -> dict[Cell, str]:
+    """Return the reason of each of these cells whose scenario is not valid, as a plan has it."""
+    return {each.cell: each.why for each in found if each.refused}
 
 
 def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
@@ -127,7 +138,7 @@ class CellState:
         state: the state.
         share: the share of its rounds that are done.
         seconds: the duration of its run in s, or an estimate of it; None if unknown.
-        ran: its result; None before its end.
+        ran: its result, also of one that failed; None before its end.
     """
 
     cell: Cell
@@ -147,15 +158,15 @@ class StudyState:
     @classmethod
     def of(cls, plan: StudyPlan) -> StudyState:
         """Read the states of all cells from their run directories."""
-        return cls(plan, [_state(cell, plan.folder / run) for cell, run in plan.cells.items()])
+        return cls(plan, [_state(plan, cell) for cell in plan.cells])
 
     def num(self, state: State) -> int:
         """Return the number of cells in this state."""
         return sum(each.state == state for each in self.cells)
 
     @property
-    def finished(self) -> list[CellResult]:
-        """The results of the cells that have finished."""
+    def ended(self) -> list[CellResult]:
+        """The results of the cells that have finished or failed."""
         return [each.ran for each in self.cells if each.ran is not None]
 
     @property
@@ -193,8 +204,9 @@ class StudyState:
         for each in self.cells:
             if each.state == "running":
                 yield f"  running: {each.cell.words}: {each.share:.0%} of its rounds"
-            elif each.state == "failed":
-                yield f"  failed: {each.cell.words}"
+            elif each.state == "failed" and each.ran is not None:
+                log = path_beside(each.ran.path, "log")
+                yield f"  failed: {each.cell.words}: {each.ran.why}{f'; see {log}' if log.exists() else ''}"
 
     def _left(self) -> str:
         if self.over:
@@ -209,14 +221,17 @@ def _point(cell: Cell) -> object:
     return cell.case, cell.values
 
 
-def _state(cell: Cell, path: Path) -> CellState:
-    ran = finished(cell, path)
+def _state(plan: StudyPlan, cell: Cell) -> CellState:
+    if cell in plan.refused:
+        return CellState(cell, "failed", ran=CellResult(cell, plan.folder, UNUSABLE, None, plan.refused[cell]))
+    path = plan.folder / plan.cells[cell]
+    ran = ended(cell, path)
     if ran is not None and ran.result is not None:
         return CellState(cell, "finished", 1.0, float(ran.result["duration_s"]), ran)
     if is_held(path):
         share, seconds = _so_far(path)
         return CellState(cell, "running", share, seconds)
-    return CellState(cell, "failed" if path_beside(path, "exit").exists() else "queued")
+    return CellState(cell, "queued" if ran is None else "failed", ran=ran)
 
 
 def _so_far(path: Path) -> tuple[float, float | None]:
@@ -259,7 +274,7 @@ def show(
                 continue
             for line in study.lines():
                 say(line)
-            if study.plan.is_sweep and not study.over and study.finished:
+            if study.plan.is_sweep and not study.over and study.num("finished"):
                 tables(file.parent, study)
             if study.plan.table.exists():
                 say(f"  table: {study.plan.table}")

@@ -25,7 +25,7 @@ from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, LISTS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
-from netdfl.study.progress import TABLES, StudyPlan
+from netdfl.study.progress import TABLES, StudyPlan, refused_of
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
@@ -134,7 +134,7 @@ def reproduce(
         say(ran)
     paths = {ran.cell: ran.path.name for ran in found} | {job.cell: job.path.name for job in waiting}
     table = book.stem.with_name(f"{book.stem.name}.md")
-    plan = StudyPlan(book.stem.name, jobs, out / "cells", paths, table, is_sweep=False)
+    plan = StudyPlan(book.stem.name, jobs, out / "cells", paths, table, is_sweep=False, refused=refused_of(found))
     plan.write(out / TABLES / f"{book.stem.name}.json")
     with bar_of(plan, console):
         run_all(waiting, jobs, done, far, "published", make_runner=make_runner, needs=needs)
@@ -291,7 +291,7 @@ class _TableState:
 def _line(ran: CellResult) -> str:
     words = ran.cell.words
     if ran.result is None or ran.failed:
-        return f"{words}: failed: {ran.text or f'exit code {ran.exit_code}'}"
+        return f"{words}: failed: {ran.why}"
     accuracy = ran.result["test_accuracy"]["average_model"]["mean_last_5"]
     reached = "nothing measured" if accuracy is None else f"{100 * accuracy:.2f} %"
     reasons = "".join(f", {ran.result['verdict']}: {reason}" for reason in ran.result["reasons"][:1])

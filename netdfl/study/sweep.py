@@ -26,7 +26,7 @@ from netdfl.study.labels import Labels, labels_of, shortened
 from netdfl.study.number_text import number
 from netdfl.study.plan import LEARNING, LOGS, Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
 from netdfl.study.plots import is_word, name_of
-from netdfl.study.progress import FILE, StudyPlan, StudyState
+from netdfl.study.progress import FILE, StudyPlan, StudyState, refused_of
 from netdfl.study.refusals import check_values
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
@@ -117,14 +117,18 @@ def as_progress(grid: _Grid, jobs: int) -> StudyPlan:
     paths = {each.cell: each.path.name for each in grid.known} | {job.cell: job.path.name for job in grid.waiting}
     plan, cells = grid.plan, {cell: paths[cell] for cell in grid.cells}
     folder, table = grid.out / "cells", grid.out / "table.md"
-    return StudyPlan(plan.name, jobs, folder, cells, table, True, plan.figures, plan.learning, plan.title)
+    refused = refused_of(grid.known)
+    return StudyPlan(plan.name, jobs, folder, cells, table, True, plan.figures, plan.learning, plan.title, refused)
 
 
 def write_so_far(folder: Path, study: StudyState) -> None:
-    """Write the tables and plots of an unfinished grid from the runs so far."""
+    """Write the tables and plots of an unfinished grid from the runs so far, of which the tables say how many."""
     plan = study.plan
+    counts = {state: study.num(state) for state in ("running", "queued", "failed")}
+    told = ", ".join(f"{num} {state}" for state, num in counts.items() if num or state != "running")
+    so_far = f"From {study.num('finished')} of {len(study.cells)} runs; {told}."
     grid = GridPlan(plan.name, folder / FILE, {}, {}, 0, plan.figures, plan.learning, title=plan.title)
-    write_results(study.finished, grid, folder, Console(quiet=True))
+    write_results(study.ended, grid, folder, Console(quiet=True), so_far)
 
 
 def _of_study(file: Path, sets: Sequence[str], out: Path, seeds: int | None) -> list[_Grid]:
@@ -185,7 +189,7 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
         found[ran.cell] = ran
         far.finished += not ran.failed
         if ran.failed:
-            console.print(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}", markup=False)
+            console.print(f"failed: {ran.cell.words}: {ran.why}", markup=False)
         elif ran.cell in to_run and not console.is_terminal:
             name = f"{name_of(ran.cell.case, shortened(ran.cell.values, labels))}, seed {ran.cell.seed}"
             print_plain(console, f"{far.finished} of {far.total}: {line_of(ran, name.removeprefix(', '))}")
@@ -218,8 +222,11 @@ def _drop_stale(plan: GridPlan, out: Path, console: Console) -> None:
             console.print(told, markup=False)
 
 
-def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console: Console) -> int:
-    """Write the tables and plots of these cells of a grid; return the number of failed cells."""
+def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console: Console, so_far: str = "") -> int:
+    """Write the tables and plots of these cells of a grid; return the number of failed cells.
+
+    `so_far` says of how many runs they are, if the grid is not finished.
+    """
     points = points_of(ran)
     plan = _with_own_figures(plan, points)
     write_cells(out / "cells.csv", ran)
@@ -232,7 +239,7 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
     common, of_some = notices_of((each.cell, each.notices) for each in called if not each.refused)
     untimed = time_note(each.untimed for each in ran)
     warned = [*warnings_of(called), *of_some, *as_notices(untimed)]
-    _write_tables(SweepTable(points, names, LOGS, [*warned, *common], untimed), plan, out, console)
+    _write_tables(SweepTable(points, names, LOGS, [*warned, *common], untimed, so_far), plan, out, console)
     undrawn = _draw(called, points, plan, out / "figures")
     for drawn in undrawn if plan.source else ():
         why = _why_not(points, drawn)

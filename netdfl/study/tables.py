@@ -58,6 +58,7 @@ class SweepTable:
         logs: the metrics that are averaged by their logarithm.
         warned: what a reader has to know before the figures, as sentences.
         untimed: the note on metrics of virtual time, if they compare what can't be compared (`netdfl.study.untimed`).
+        so_far: of how many runs the table is, as a sentence, if others are still to come.
     """
 
     points: Sequence[GridPoint]
@@ -65,6 +66,7 @@ class SweepTable:
     logs: frozenset[str]
     warned: Sequence[str] = ()
     untimed: str = ""
+    so_far: str = ""
 
     def found(self, name: str) -> list[PairedDifference]:
         """Return the differences between points in the metric `name`, with the results of their tests."""
@@ -103,7 +105,8 @@ class SweepTable:
         bold = [f"{bold_rule(self.points)} {DETAILS}."] if self._has_bold() else []
         notes = "".join(f"{line}\n" for line in [*bold, *self._notes()])
         warned = "".join(f"- {each}\n" for each in self.warned)
-        head = f"# {title}\n\n" if title else ""
+        head = f"{self.so_far}\n\n" if self.so_far else ""
+        head += f"# {title}\n\n" if title else ""
         head += f"Before the figures:\n\n{warned}\n" if warned else ""
         return f"{head}{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
 
@@ -158,7 +161,8 @@ class SweepTable:
         heading = " & ".join(broken(*each) if narrow else tex(each[0]) for each in zip(headings, columns, strict=True))
         bold = [bold_rule(self.points)] if self._has_bold() else []
         rules = "".join(f"% {line}.\n" for line in (DETAILS, TEST) if bold)
-        rules = "".join(f"% Before you print it: {line}\n" for line in self.warned) + rules
+        before = [*[self.so_far] * bool(self.so_far), *self.warned]
+        rules = "".join(f"% Before you print it: {line}\n" for line in before) + rules
         below = tex(" ".join([*self._notes(), *notes]))
         end = f"  \\par\\smallskip {{\\footnotesize {below}}}\n" if below else ""
         return (

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -76,7 +79,7 @@ def test_cells_are_finished_failed_running_or_queued(tmp_path: Path) -> None:
     assert [each.state for each in study.cells] == ["finished", "failed", "running", "queued"]
     assert list(study.lines()) == [
         "grid: 1 of 4 runs finished, 1 failed, 1 running, 1 queued; about 2 min left",
-        "  failed: seed=1",
+        "  failed: seed=1: exit code 4",
         "  running: seed=2: 50% of its rounds",
     ]
 
@@ -127,7 +130,7 @@ def test_following_says_again_what_changed_and_ends_with_the_study(tmp_path: Pat
         else:
             a_run(tmp_path, ended, 10)
 
-    show(tmp_path, said.append, lambda folder, study: written.append(len(study.finished)), follow=True, wait=wait)
+    show(tmp_path, said.append, lambda folder, study: written.append(len(study.ended)), follow=True, wait=wait)
     assert said == [
         "grid: 0 of 2 runs finished, 2 queued; nothing runs: repeat the study's command to go on",
         "again",
@@ -145,6 +148,51 @@ def test_a_folder_without_a_study_or_with_a_damaged_one_is_refused(tmp_path: Pat
     (tmp_path / FILE).write_text(text)
     with pytest.raises(InputError, match="is no plan of a study"):
         plans_of(tmp_path)
+
+
+class Killing(InProcess):
+    """Makes all runs but the first, which is killed: it leaves a line in its log, and no exit code."""
+
+    def ended(self) -> Iterator[tuple[Path, int | None]]:
+        first, *others = self.order.cells
+        self.order = replace(self.order, cells=others)
+        first.path.with_name(f"{first.path.name}.log").write_text("round 2\n")
+        yield first.path, -9
+        yield from super().ended()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_cells_that_failed_stay_so_whether_they_were_refused_or_killed(tmp_path: Path) -> None:
+    """A sweep of which some cells failed is over, and its tables have a row for them before and afterwards."""
+    file, out = tmp_path / "agreeing.yaml", tmp_path / "out"
+    combined = "vary: {nodes: [4, 6], topology: [ring, '{kind: random_sym, neighbors: 4}']}"
+    file.write_text(STUDY.replace("vary: {rounds: [2, 3]}", combined))
+    assert sweep(file, out=out, console=Console(quiet=True), make_runner=Killing) == 3
+
+    def rows() -> dict[tuple[str, str, str], str]:
+        with (out / "ring" / "cells.csv").open(newline="") as lines:
+            return {(row["nodes"], row["topology"], row["seed"]): row["wrong"] for row in csv.DictReader(lines)}
+
+    failed = {cell: wrong for cell, wrong in rows().items() if wrong}
+    assert len(rows()) == 8
+    assert sorted(nodes for nodes, _, _ in failed) == ["4", "4", "4"]
+    done = CliRunner().invoke(make_app(), ["study", str(out), "--follow"])
+    first, *lines, _ = done.stdout.splitlines()
+    assert first == "ring: 5 of 8 runs finished, 3 failed"
+    assert sum(line.endswith("seed=0: round 2; see " + str(next(out.rglob("*.log")))) for line in lines) == 1
+    assert sum("neighbors" in line.partition(", seed=")[2] for line in lines) == 2
+    kept = next(file for file in (out / "ring" / "cells").glob("*.exit") if file.read_text() == "0\n")
+    kept.unlink()
+    done = CliRunner().invoke(make_app(), ["study", str(out)])
+    assert done.stdout.startswith("ring: 4 of 8 runs finished, 3 failed, 1 queued; nothing runs")
+    assert len(rows()) == 7
+    assert {cell: wrong for cell, wrong in rows().items() if wrong} == failed
+    table = (out / "ring" / "table.md").read_text()
+    assert table.startswith("From 4 of 8 runs; 1 queued, 3 failed.\n\n")
+    assert "| 0 (2 failed) |" in table
+    assert "\n% Before you print it: From 4 of 8 runs; 1 queued, 3 failed.\n" in (out / "ring/table.tex").read_text()
+    assert sweep(file, out=out, console=Console(quiet=True), make_runner=InProcess) == 2
+    assert (out / "ring" / "table.md").read_text().startswith("| nodes | topology |")
 
 
 @pytest.mark.usefixtures("without_curves", "unsaved")

@@ -22,7 +22,7 @@ from netdfl.study.number_text import number
 from netdfl.study.outcome import figures_of, words
 from netdfl.study.plan import Cell, GridPlan, cells_of, is_study, places_of
 from netdfl.study.plots import figure_of, save
-from netdfl.study.progress import FILE, StudyPlan
+from netdfl.study.progress import FILE, StudyPlan, refused_of
 from netdfl.study.refusals import check_values
 from netdfl.study.runners.base import Runner
 from netdfl.study.runners.local import LocalRunner
@@ -81,23 +81,25 @@ class _Runs:
         """Run these cells, except for those that have run before; return all results in the order of the cells."""
         known, waiting = look(self.file, cells, self.out / "cells")
         names = {each.cell: each.path.name for each in known} | {job.cell: job.path.name for job in waiting}
-        self._write_progress(plan, names)
+        self._write_progress(plan, names, refused_of([*self.found.values(), *known]))
         self.far.total += len(cells)
         for each in known:
             self._done(each)
         run_all(waiting, self.jobs, self._done, self.far, make_runner=self.make_runner)
         return [self.found[cell] for cell in cells]
 
-    def _write_progress(self, plan: GridPlan, more: Mapping[Cell, str]) -> None:
+    def _write_progress(self, plan: GridPlan, more: Mapping[Cell, str], refused: Mapping[Cell, str]) -> None:
         names = {each.cell: each.path.name for each in self.found.values()} | dict(more)
         table = self.out / "table.md"
-        StudyPlan(plan.name, self.jobs, self.out / "cells", names, table, True, plan.figures).write(self.out / FILE)
+        cells, figures = self.out / "cells", plan.figures
+        study = StudyPlan(plan.name, self.jobs, cells, names, table, True, figures, refused=refused)
+        study.write(self.out / FILE)
 
     def _done(self, ran: CellResult) -> None:
         self.found[ran.cell] = ran
         self.far.finished += not ran.failed
         if ran.failed:
-            told = f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}"
+            told = f"failed: {ran.cell.words}: {ran.why}"
             self.console.print(told, markup=False, highlight=False)
 
 
