@@ -30,6 +30,8 @@ TIMES = 2
 BACKOFF = 16
 AFTER_NS = 2 * NS_PER_S
 MOST_ATTEMPTS = 1 << 16
+MOST_PATH = 1 << 14
+"""The most nodes that a probe may have passed; one that says more is malformed."""
 
 
 class DeadlockProber:
@@ -206,8 +208,18 @@ def _read(message: Message) -> tuple[EdgeChasingProbe, LogicalId]:
     """Read the probe in `message`. Raises KeyError, TypeError or ValueError for invalid contents."""
     meta: Any = message.payload.meta
     kind, round, step = meta["slot"]
-    path = tuple((int(node), int(own)) for node, own in meta["path"])
     if meta["kind"] not in ("probe", "query", "reply", "sent"):
         raise ValueError(meta["kind"])
-    probe = EdgeChasingProbe(meta["kind"], int(meta["initiator"]), int(meta["number"]), message.src, message.dst, path)
-    return probe, LogicalId(Kind(kind or Kind.DATA), StepId(int(round), int(step)))  # none: its sender awaits nothing
+    if len(meta["path"]) > MOST_PATH:
+        raise ValueError(f"a path of {len(meta['path'])} nodes")
+    path = tuple((_whole(node), _whole(own)) for node, own in meta["path"])
+    computation = _whole(meta["initiator"]), _whole(meta["number"])
+    probe = EdgeChasingProbe(meta["kind"], *computation, message.src, message.dst, path)
+    return probe, LogicalId(Kind(kind or Kind.DATA), StepId(_whole(round), _whole(step)))  # none: it awaits nothing
+
+
+def _whole(value: Any) -> int:
+    """Return `value` if it is an integer, as any number of a probe is. Raises TypeError."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no integer")
+    return value

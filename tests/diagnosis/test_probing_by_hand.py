@@ -13,7 +13,7 @@ import pytest
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, LogicalId, Message, Multicast, Payload, StepId, messages_of
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.probing import BACKOFF, DeadlockProber
+from netdfl.diagnosis.probing import BACKOFF, MOST_PATH, DeadlockProber
 from netdfl.diagnosis.why import Grounds, Need, Reason, ReasonKind
 from netdfl.node.waits import OpenWait
 
@@ -257,8 +257,26 @@ async def test_who_will_give_it_whatever_it_waits_for_says_nothing() -> None:
     assert desk.said == [("probe", 1, 3, 1)]
 
 
+INFINITE = float("inf")
+
+
 @pytest.mark.parametrize(
-    "more", [{"slot": ("data", "x", 0)}, {"slot": 3}, {"path": 3}, {"path": [[1]]}, {"initiator": None}]
+    "more",
+    [
+        {"slot": ("data", "x", 0)},
+        {"slot": ("data", INFINITE, 0)},
+        {"slot": ("data", ROUND, 0.5)},
+        {"slot": ([1], ROUND, 0)},
+        {"slot": 3},
+        {"path": 3},
+        {"path": [[1]]},
+        {"path": [[INFINITE, 0]]},
+        {"path": [[1, "0"]]},
+        {"path": [[1, 0]] * (MOST_PATH + 1)},
+        {"initiator": None},
+        {"initiator": True},
+        {"number": INFINITE},
+    ],
 )
 async def test_a_malformed_probe_is_refused(more: dict[str, Any]) -> None:
     desk = Desk(wait(1))
