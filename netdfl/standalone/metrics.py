@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Self
 
 from pydantic_core import from_json
@@ -28,15 +29,25 @@ def offered(where: tuple[str, int] | None, figures: Callable[[], MetricValues]) 
     if where is None:
         yield
         return
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, make_wsgi_app
 
-    registry = CollectorRegistry()
-    registry.register(FiguresCollector(lambda: [figures()]))
+    from netdfl.standalone.metrics_server import BoundedServer
+
+    registry, one_at_a_time = CollectorRegistry(), Lock()
+
+    def asked() -> list[MetricValues]:
+        with one_at_a_time:  # requests have threads of their own, and the counter of waits continues where it was
+            return [figures()]
+
+    registry.register(FiguresCollector(asked))
     try:
-        server, thread = start_http_server(where[1], where[0].strip("[]"), registry)
+        server = BoundedServer(where[0].strip("[]"), where[1])
     except OSError as error:
         why = error.strerror or str(error)
         raise InputError(f"metrics can't be offered at {where[0]}:{where[1]}: {why}; name another --metrics") from error
+    server.set_app(make_wsgi_app(registry))
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
         yield
     finally:
