@@ -25,6 +25,8 @@ from netdfl.core.types import Json, NodeId, Scalar
 from netdfl.record.run import Run
 
 EVENT = "fidelity"
+MOST_ERRORS = 1 << 14
+"""The most errors of one link that are kept for their median: of more messages, one in two, four and so on."""
 _SAMPLE_NS = 50_000_000
 _SHOWN = 20
 
@@ -39,7 +41,9 @@ class LinkTimes:
         first_nbytes: the bytes of the first one, which rates leave out.
         scheduled_ns: the sum of the scheduled delays.
         achieved_ns: the sum of the achieved delays.
-        errors_ns: how late each message came.
+        errors_ns: how late messages came: each one or, of many, one in `every`.
+        every: a power of two.
+        worst_ns: how late the latest of all messages came.
         scheduled_span: the first and the last scheduled arrival; None: no message came.
         achieved_span: the first and the last arrival; None: no message came.
     """
@@ -50,6 +54,8 @@ class LinkTimes:
     scheduled_ns: int = 0
     achieved_ns: int = 0
     errors_ns: list[int] = field(default_factory=list)
+    every: int = 1
+    worst_ns: int | None = None
     scheduled_span: tuple[int, int] | None = None
     achieved_span: tuple[int, int] | None = None
 
@@ -61,9 +67,17 @@ class LinkTimes:
         self.nbytes += nbytes
         self.scheduled_ns += due_ns - sent_ns
         self.achieved_ns += at_ns - sent_ns
-        self.errors_ns.append(at_ns - due_ns)
+        self._add_error(at_ns - due_ns)
         self.scheduled_span = self._widened(self.scheduled_span, due_ns)
         self.achieved_span = self._widened(self.achieved_span, at_ns)
+
+    def _add_error(self, error_ns: int) -> None:
+        self.worst_ns = error_ns if self.worst_ns is None else max(self.worst_ns, error_ns)
+        if self.messages % self.every:
+            return
+        self.errors_ns.append(error_ns)
+        if len(self.errors_ns) > MOST_ERRORS:
+            self.errors_ns, self.every = self.errors_ns[1::2], 2 * self.every
 
     def to_json(self) -> dict[str, Scalar]:
         """Return mean delays in seconds, and rates in bits per second between the first and the last arrival."""
@@ -73,7 +87,7 @@ class LinkTimes:
             "scheduled_delay_s": self.scheduled_ns / self.messages / NS_PER_S,
             "achieved_delay_s": self.achieved_ns / self.messages / NS_PER_S,
             "median_error_s": median(self.errors_ns) / NS_PER_S,
-            "worst_error_s": max(self.errors_ns) / NS_PER_S,
+            "worst_error_s": (self.worst_ns or 0) / NS_PER_S,
             "scheduled_rate_bps": self._rate(self.scheduled_span),
             "achieved_rate_bps": self._rate(self.achieved_span),
         }

@@ -133,7 +133,8 @@ def make_transport(
     core = None if underlay is None else ToldCore(underlay, streams)
     links, seed = Links(blueprint.links, streams, blueprint.schedule, halves=True, core=core), streams.integer("ties")
     real = partial(EmulatedTransport, clock=clock, ledger=ledger, seed=seed, epoch=epoch, measure=meter.arrived)
-    return real(node, grpc, links, blueprint.schedule, report=report), meter
+    peer_bytes = blueprint.bounds.peer_bytes
+    return real(node, grpc, links, blueprint.schedule, report=report, peer_bytes=peer_bytes), meter
 
 
 def message_options(blueprint: Blueprint) -> GrpcOptions:
@@ -207,7 +208,7 @@ class PausableSink:
                 self._note(message)
         if self._admission is None or not any(map(self._admission.objection, messages)):
             return self._mailbox.deliver(messages)
-        return [self._deliver(self._admission, message) for message in messages]
+        return [self.refusal(message) or deliver_one(self._mailbox, message) for message in messages]
 
     @property
     def digests(self) -> list[Scalar]:
@@ -218,9 +219,10 @@ class PausableSink:
         if message.kind is Kind.DATA and not message.step:
             self._came[message.round, message.src, message.epoch] = f"{FrameWriter.checksum(message.payload):016x}"
 
-    def _deliver(self, admission: Admission, message: Message) -> Fate | None:
-        if not (why := admission.objection(message)):
-            return deliver_one(self._mailbox, message)
+    def refusal(self, message: Message) -> Fate | None:
+        """Return the fate of a message that is not admitted, and count it; None if the message may be delivered."""
+        if self._admission is None or not (why := self._admission.objection(message)):
+            return None
         self._refused(message, why)
         return NOT_ADMITTED
 

@@ -52,7 +52,7 @@ from netdfl.core.types import (
     messages_of,
     unicasts,
 )
-from netdfl.transport.base import Fate, Sink, Transport, deliver_one
+from netdfl.transport.base import CheckingSink, Fate, Sink, Transport, deliver_one
 
 FIRST_NS = 500_000_000
 LEAST_NS = 20_000_000
@@ -127,6 +127,7 @@ class AcknowledgingTransport:
         self._saved: Mapping[str, int] = {}
         self._took: deque[int] = deque(maxlen=16)
         self._sink: Sink | None = None
+        self._checks: CheckingSink | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -135,6 +136,7 @@ class AcknowledgingTransport:
     def attach(self, sink: Sink) -> None:
         """Deliver arriving messages into `sink`, and acknowledge them to their senders."""
         self._sink = sink
+        self._checks = sink if isinstance(sink, CheckingSink) else None
         self.inner.attach(self)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
@@ -271,6 +273,10 @@ class AcknowledgingTransport:
         """Call `callback` once, when the node's mailbox has room for messages."""
         if self._sink is not None:
             self._sink.when_room(callback)
+
+    def refusal(self, message: Message) -> Fate | None:
+        """Return the fate of a message that the node's sink refuses; None if the message may be delivered."""
+        return None if self._checks is None else self._checks.refusal(message)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
         """Handle arriving messages: pass data to the node and acknowledge them; match acknowledgements to sent ones."""

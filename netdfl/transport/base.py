@@ -13,7 +13,7 @@ another way than on a real network.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from netdfl.core.fates import Fate as Fate
 from netdfl.core.fates import FateReason
@@ -41,6 +41,14 @@ class Sink(Protocol):
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, soon after the node's mailbox has room for messages again."""
+
+
+@runtime_checkable
+class CheckingSink(Sink, Protocol):
+    """A sink that says before the delivery of a message whether it refuses it, so that nobody keeps it until then."""
+
+    def refusal(self, message: Message) -> Fate | None:
+        """Return the fate of a message that no member of the run would send; None for any other message."""
 
 
 def deliver_one(sink: Sink, message: Message) -> Fate | None:

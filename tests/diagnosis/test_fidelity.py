@@ -6,11 +6,12 @@ import asyncio
 from pathlib import Path
 from statistics import median
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.clock import RealClock
-from netdfl.diagnosis.fidelity import EVENT, FEWEST, LinkTimes, Meter, judge_fidelity
+from netdfl.diagnosis.fidelity import EVENT, FEWEST, MOST_ERRORS, LinkTimes, Meter, judge_fidelity
 from netdfl.record.run import Run
 from netdfl.record.store import StoreWriter
 
@@ -89,6 +90,16 @@ def test_means_and_rates_are_those_of_the_messages(messages):
     bits = 8 * sum(nbytes for nbytes, _, _ in messages[1:])
     if max(due) > min(due):
         assert found["scheduled_rate_bps"] == bits * 10**9 / (max(due) - min(due))
+
+
+def test_of_very_many_messages_some_errors_are_kept_and_the_worst():
+    times, count = LinkTimes(), 10 * MOST_ERRORS
+    for number in range(count):
+        times.add(1, 0, 1, 1 + (10**9 if number == 1 else number))
+    assert MOST_ERRORS / 2 <= len(times.errors_ns) <= MOST_ERRORS
+    found = times.to_json()
+    assert found["median_error_s"] == pytest.approx(count / 2 / 1e9, rel=0.01)
+    assert (found["worst_error_s"], found["messages"]) == (1.0, count)
 
 
 async def test_the_loops_lag_is_sampled():

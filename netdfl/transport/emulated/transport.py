@@ -37,7 +37,7 @@ from netdfl.links.rules.base import StageOutcome
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.transport.base import Fate, Ledger, Sink
+from netdfl.transport.base import CheckingSink, Fate, Ledger, Sink
 from netdfl.transport.emulated.receipts import REPORT, Receipts, SentMessage
 from netdfl.transport.emulated.shares import ShareNotices
 from netdfl.transport.link_header import LinkHeader
@@ -48,7 +48,11 @@ if TYPE_CHECKING:
 
 LEAD_NS = 5_000_000
 LEAD_NS_PER_BYTE = 10
+HELD_BYTES = 1024
+"""What a node needs to hold a message, besides the bytes of its frame."""
 _FOREVER = 1 << 62
+_NEW = (Fate.DELIVERED, Fate.LATE)
+"""The fates of messages that the node had not got before."""
 
 Measure = Callable[[NodeId, int, int, int, int], None]
 """A function that gets each arrival: source, bytes, and when it was sent, was due and arrived, in nanoseconds."""
@@ -58,13 +62,16 @@ Measure = Callable[[NodeId, int, int, int, int], None]
 class ReceivedMessage:
     """A message that has come over the real network and is held until it is due on its emulated link.
 
-    `direct`: the gRPC call that brought it is still open, and its answer carries the fate; later a report does.
+    `nbytes` are those of its frame. `direct`: the gRPC call that brought it is still open, and its answer carries the
+    fate; later a report does. `times`: what `Measure` gets besides the sender; None: it gets nothing.
     """
 
     message: Message
     link_header: LinkHeader
+    nbytes: int
     direct: bool = True
     fate: Fate | None = None
+    times: tuple[int, int, int, int] | None = None
 
 
 class EmulatedTransport:
@@ -81,6 +88,7 @@ class EmulatedTransport:
         ledger: Ledger,
         seed: int,
         epoch: int = 0,
+        peer_bytes: int = 0,
         measure: Measure = lambda *_: None,
         report: Callable[[CoreFlows], None] = lambda _: None,
     ) -> None:
@@ -95,12 +103,15 @@ class EmulatedTransport:
             ledger: gets every message that is sent, and its fate.
             seed: decides the order of messages that are due at one instant, and damage, as in the simulated world.
             epoch: the number of restarts of this node.
-            measure: gets the due and the actual arrival of each message, except if it waited for room at this node.
+            peer_bytes: how many bytes of one sender's messages are held until they have crossed their links; 0: any
+                number. Its further ones are not taken yet; a single one always is.
+            measure: gets the due and the actual arrival of each message that is new to this node, except if it waited
+                for room here.
             report: tells the supervisor of messages over core links.
         """
         self.node, self._clock, self._ledger, self._links, self._seed = node, clock, ledger, links, seed
         self._changes = [e for e in events if e.at_ns is not None and e.acts_on_links]
-        self._measure, self._epoch = measure, epoch
+        self._measure, self._epoch, self._peer_bytes = measure, epoch, peer_bytes
         self.receipts = Receipts(ledger, epoch, self._answered)
         self._up: LinkEngine[EdgeState, SentMessage] = LinkEngine(self._left, self._lost)
         self._down: LinkEngine[EdgeState, ReceivedMessage] = LinkEngine(self._arrived, self._dropped)
@@ -108,10 +119,13 @@ class EmulatedTransport:
         self._waiting: list[ReceivedMessage] = []
         self._blocked: list[Callable[[], None]] = []
         self._told: dict[NodeId, list[list[object]]] = {}
+        self._held_bytes: dict[NodeId, int] = {}  # of the messages of each sender
+        self._beyond: set[NodeId] = set()  # the senders that wait until fewer bytes of theirs are held
         self._room_ns: dict[NodeId, int] = {}  # by sender: what was due before had to wait for room
         self._lead_ns = LEAD_NS
         self._timer: tuple[int, Timer] | None = None
         self._sink: Sink | None = None
+        self._checks: CheckingSink | None = None
         self._begun = self._closed = False
         self._began_ns = 0
         self._shares: ShareNotices | None = None
@@ -134,7 +148,7 @@ class EmulatedTransport:
 
     def attach(self, sink: Sink) -> None:
         """Deliver arriving messages into `sink`, first the messages that came before there was a sink."""
-        self._sink = sink
+        self._sink, self._checks = sink, sink if isinstance(sink, CheckingSink) else None
         self._offer_again()
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
@@ -310,9 +324,13 @@ class EmulatedTransport:
             return Fate.DELIVERED
         if not self._begun or any(held.message.src == message.src for held in self._waiting):
             return None
-        read = LinkHeader.read(link_header)
-        held = ReceivedMessage(message, read)
-        edge, nbytes = self._half((message.src, message.dst), True), frame_size(message.payload)
+        read, nbytes = LinkHeader.read(link_header), frame_size(message.payload)
+        if self._checks is not None and (refusal := self._checks.refusal(message)) is not None:
+            return refusal
+        if not self._hold(message.src, nbytes):
+            return None
+        held = ReceivedMessage(message, read, nbytes)
+        edge = self._half((message.src, message.dst), True)
         order_key = self._order_key(edge, message)
         unit = InFlight.of(edge, held, message.id, nbytes, order_key, read.copy, corrupted=read.corrupted)
         self._down.resume(unit, edge.path.own.stop, read.due_ns)
@@ -320,9 +338,30 @@ class EmulatedTransport:
         held.direct = False
         return held.fate or Fate.IN_FLIGHT
 
+    def _hold(self, src: NodeId, nbytes: int) -> bool:
+        """Count a message of `src` as held, and return True; return False if `src` has too many bytes here already."""
+        before = self._held_bytes.get(src, 0)
+        after = before + nbytes + HELD_BYTES
+        if self._peer_bytes and before and (src in self._beyond or after > self._peer_bytes):
+            self._beyond.add(src)
+            return False
+        self._held_bytes[src] = after
+        return True
+
+    def _no_longer_held(self, held: ReceivedMessage) -> None:
+        src = held.message.src
+        if left := self._held_bytes[src] - held.nbytes - HELD_BYTES:
+            self._held_bytes[src] = left
+        else:
+            del self._held_bytes[src]
+        if src in self._beyond:
+            self._beyond.remove(src)
+            self._room_ns[src] = self._clock.now_ns()
+            self._call_blocked()
+
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when this node's full mailbox has room or may have, to offer a message again."""
-        if self._waiting or not self._begun:
+        if self._waiting or self._beyond or not self._begun:
             self._blocked.append(callback)
         elif self._sink is not None:
             self._sink.when_room(callback)
@@ -332,7 +371,7 @@ class EmulatedTransport:
             assert unit is not None
             src = edge.edge[0]
             if at_ns >= self._room_ns.get(src, self._began_ns):
-                self._measure(src, unit.nbytes, held.link_header.sent_ns, at_ns, self._clock.now_ns())
+                held.times = unit.nbytes, held.link_header.sent_ns, at_ns, self._clock.now_ns()
             if unit.corrupted:
                 held.message = with_bit_flipped(held.message, self._seed)
             self._give(held)
@@ -340,6 +379,8 @@ class EmulatedTransport:
     def _give(self, held: ReceivedMessage) -> None:
         (fate,) = (None,) if self._sink is None else self._sink.deliver((held.message,))
         if fate is not None:
+            if held.times is not None and fate in _NEW:
+                self._measure(held.message.src, *held.times)
             self._tell(held, fate)
             return
         self._waiting.append(held)
@@ -351,6 +392,9 @@ class EmulatedTransport:
         self._room_ns |= dict.fromkeys((held.message.src for held in waiting), self._clock.now_ns())
         for held in waiting:
             self._give(held)
+        self._call_blocked()
+
+    def _call_blocked(self) -> None:
         blocked, self._blocked = self._blocked, []
         for callback in blocked:
             callback()
@@ -385,6 +429,7 @@ class EmulatedTransport:
         self._advance()
 
     def _tell(self, held: ReceivedMessage, fate: Fate) -> None:
+        self._no_longer_held(held)
         if held.direct:
             held.fate = fate
             return

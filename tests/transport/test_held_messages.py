@@ -1,0 +1,154 @@
+"""What a node holds of others' messages until they have crossed their emulated links: bounded, and only what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.network import PausableSink
+from netdfl.links.channel import Links
+from netdfl.links.spec import LinksSpec
+from netdfl.node.delivery import NOT_ADMITTED, AcknowledgingTransport, ResendPolicy
+from netdfl.scenario.load import loads
+from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
+from netdfl.transport.base import CheckingSink, Fate, Sink
+from netdfl.transport.emulated.transport import HELD_BYTES, EmulatedTransport
+from netdfl.transport.link_header import LinkHeader
+from netdfl.transport.wire import frame_size
+from tests.transport.virtual_nodes import MS, VirtualTime
+
+PAYLOAD = vector_payload(np.zeros(1000, np.float32))
+EACH = frame_size(PAYLOAD) + HELD_BYTES
+
+
+class Receiving:
+    """Node 0 of three, whose carrier is this test; `measured` has what was measured."""
+
+    def __init__(self, sink: Sink, peer_bytes: int = 0, nodes: Any = None, seen_from: Any = None) -> None:
+        self.clock, self.measured = VirtualTime(), list[tuple[int, ...]]()
+        self.transport = EmulatedTransport(
+            0,
+            lambda ledger: self,  # type: ignore[arg-type, return-value]
+            Links(LinksSpec({"default": {"latency": "25ms"}, **(nodes or {})}, {}, 3), Streams(5), (), halves=True),
+            (),
+            clock=self.clock,
+            ledger=KeptLedger(),
+            seed=1,
+            peer_bytes=peer_bytes,
+            measure=lambda *times: self.measured.append(times),
+        )
+        (seen_from or self.transport).attach(sink)
+        self.transport.begin()
+
+    def attach(self, sink: Any) -> None:
+        """Be the carrier."""
+
+    def carry(self, message: Message, link_header: bytes) -> None:
+        """Be the carrier: reports go nowhere."""
+
+    def come(self, message: Message, due_ns: int) -> Fate | None:
+        return self.transport.deliver_with_header(message, LinkHeader(1, due_ns - 25 * MS, due_ns).pack())
+
+    def come_in_turn(self, messages: Sequence[Message], due_ns: int) -> None:
+        """As gRPC offers the messages of one sender: each until it is taken."""
+        if messages and self.come(messages[0], due_ns) is None:
+            self.transport.when_room(lambda: self.come_in_turn(messages, due_ns))
+        elif messages:
+            self.come_in_turn(messages[1:], due_ns)
+
+
+def message(src: int, round: int, payload: Payload = PAYLOAD) -> Message:
+    return data_message((src, 0), round, payload)
+
+
+def test_what_is_held_of_a_sender_is_bounded_and_another_does_not_feel_it() -> None:
+    sink = KeptSink()
+    node = Receiving(sink, peer_bytes=4 * EACH)
+    fates = [node.come(message(1, round), 100 * MS) for round in range(300)]
+    assert fates == [Fate.IN_FLIGHT] * 4 + [None] * 296
+    assert node.come(message(2, 0), 100 * MS) == Fate.IN_FLIGHT
+    node.clock.run()
+    assert len(sink.messages) == 5
+    assert node.come(message(1, 4), 200 * MS) == Fate.IN_FLIGHT
+
+
+def test_messages_without_contents_are_bounded_too() -> None:
+    node = Receiving(KeptSink(), peer_bytes=1 << 20)
+    fates = [node.come(message(1, round, Payload()), 100 * MS) for round in range(2000)]
+    assert 0 < fates.count(Fate.IN_FLIGHT) <= (1 << 20) / HELD_BYTES
+
+
+def test_a_single_message_is_held_whatever_its_size() -> None:
+    sink = KeptSink()
+    node = Receiving(sink, peer_bytes=1)
+    node.come_in_turn([message(1, round) for round in range(5)], 100 * MS)
+    node.clock.run()
+    assert [each.round for each in sink.messages] == list(range(5))
+
+
+def test_who_has_more_on_a_slow_downlink_waits_and_all_comes_when_it_would() -> None:
+    """The downlink is never idle, so it does not matter that the rest waits before it."""
+    nodes = {"0": {"downlink": "1Mbit"}}
+    ends = []
+    for peer_bytes in (0, 3 * EACH):
+        sink = KeptSink()
+        node = Receiving(sink, peer_bytes, nodes)
+        node.come_in_turn([message(1, round) for round in range(20)], 10 * MS)
+        node.clock.run()
+        assert sorted(each.round for each in sink.messages) == list(range(20))
+        ends.append(node.clock.now_ns())
+    assert ends[0] == ends[1]
+
+
+def test_what_waited_for_room_is_not_measured() -> None:
+    """It is late because of what its sender sent before, not because of the machine."""
+    sink = KeptSink()
+    node = Receiving(sink, peer_bytes=2 * EACH)
+    node.come_in_turn([message(1, round) for round in range(3)], 100 * MS)
+    node.come_in_turn([message(1, 3)], 60 * MS)
+    node.clock.run()
+    assert len(sink.messages) == 4
+    assert {(due, at) for _, _, _, due, at in node.measured} == {(100 * MS, 100 * MS)}
+
+
+def _door(refused: list[str]) -> PausableSink:
+    blueprint = Blueprint.of(
+        loads(
+            "{schema: netdfl/1, name: held, nodes: 3, rounds: 16, task: {kind: consensus, dim: 8}, algorithm: dpsgd, "
+            "topology: full, world: {kind: processes}}"
+        )
+    )
+    mailbox = blueprint.mailbox()
+    return PausableSink(mailbox, blueprint.admission(0, mailbox), lambda message, why: refused.append(why))
+
+
+def test_what_no_member_sends_is_refused_before_it_is_held() -> None:
+    refused: list[str] = []
+    node = Receiving(_door(refused))
+    assert node.come(message(1, 16), 1 << 59) == NOT_ADMITTED
+    assert node.come(message(1, 1)._replace(kind=Kind.REQUEST), 1 << 59) == NOT_ADMITTED
+    assert node.come(message(1, 15), 100 * MS) == Fate.IN_FLIGHT
+    assert len(refused) == 2
+
+
+def test_so_it_is_where_messages_are_acknowledged() -> None:
+    refused: list[str] = []
+    node = Receiving(KeptSink())
+    delivery = AcknowledgingTransport(0, 0, node.transport, node.clock, ResendPolicy())
+    assert isinstance(delivery, CheckingSink)
+    delivery.attach(_door(refused))
+    assert node.come(message(1, 16), 1 << 59) == NOT_ADMITTED
+    assert len(refused) == 1
+
+
+def test_only_messages_that_the_mailbox_had_not_are_measured() -> None:
+    node = Receiving(_door([]))
+    for late_ns in range(50):
+        node.clock.call_at(100 * MS + late_ns * MS, ("late",), lambda: node.come(message(1, 3), 100 * MS))  # type: ignore[arg-type]
+    node.clock.run()
+    assert [(due, at) for _, _, _, due, at in node.measured] == [(100 * MS, 100 * MS)]
