@@ -73,6 +73,14 @@ def table(
         netdfl claims table
         netdfl claims table --write docs/reproduction.md
     """
+    from netdfl.core.errors import InputError
+
+    if check and write is None:
+        raise InputError("--check says whether a page is up to date; name the page with --write PAGE")
+    if not rows.is_dir():
+        raise InputError(
+            f"no folder {rows} with rows of finished cells; go to a clone of netdfl, or name it: --rows DIR"
+        )
     from netdfl.study.claims.given import rule
     from netdfl.study.claims.page import table as made
     from netdfl.study.claims.page import write_or_check

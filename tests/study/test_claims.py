@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from netdfl.cli import claims as claims_commands
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
+from netdfl.scenario.model.schema import Scenario
 from netdfl.study import background
 from netdfl.study.background import in_background, stop_background
 from netdfl.study.cells import StudyProgress, run_all
@@ -27,6 +29,9 @@ from netdfl.study.claims.rows import CellRow, Proof, RowFolder
 from netdfl.study.claims.work import BackgroundWork, ClaimStudy
 from netdfl.study.keeping import source_commit
 from netdfl.study.progress import StudyState, plans_of
+from netdfl.study.reproduce import SCENARIOS
+from netdfl.study.trials import published as published_figures
+from netdfl.study.trials import scenario_of, trials
 from tests.in_process import InProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,12 +74,12 @@ def pictures(root, /):
 '''
 
 
-def rule_of(num: int, *, instead: bool = True, looks: str = "3, 5") -> Rule:
+def rule_of(num: int, *, instead: bool = True, looks: str = "3, 5", first_seed: int = 0) -> Rule:
     """A rule with `num` claims on the same two cells, printed with a gain of 1.62."""
     head = f"schema: netdfl/claims/1\nlevel: 0.05\nlooks: [{looks}]\nbudget: 1h\nproof_rounds: 20\nclaims:\n"
     label = "Fashion-MNIST/Path(1)/10 clients/{}/QSGD-4bit"
     sides = f"better: {label.format('FedSAM')}, worse: {label.format('FedAvg')}"
-    more = ", instead: {on: elsewhere, sets: []}" if instead else ""
+    more = f", first_seed: {first_seed}" + (", instead: {on: elsewhere, sets: []}" if instead else "")
     lines = [f"  c{n}: {{says: x, paper: '003', table: TII, figure: last, {sides}{more}}}" for n in range(num)]
     return read_rule(head + "\n".join(lines))
 
@@ -122,10 +127,43 @@ def test_a_seed_that_is_missing_is_waited_for() -> None:
     assert (found.seeds, found.word) == (2, "undecided")
 
 
+def without_name(scenario: Scenario) -> str:
+    return repr(scenario.model_dump(exclude={"name"}))
+
+
+def test_seeds_before_the_first_that_counts_decide_nothing(tmp_path: Path) -> None:
+    late = rule_of(1, first_seed=1)
+    gains = {0: -90.0, 1: 2.0, 2: 2.1, 3: 1.9}
+    found = decide(late, {"c0": gains})["c0"]
+    assert (found.word, found.seeds) == ("holds", 3)
+    assert found == decide(rule_of(1), {"c0": seeds(2.0, 2.1, 1.9)})["c0"]
+    study = ClaimStudy(late, RowFolder(tmp_path))
+    assert sorted({seed for _, seed in study.missing("c0")}) == [1, 2, 3]
+    assert "| 0, from seed 1 |" in table(study)
+
+
+def test_no_claim_counts_a_seed_that_was_published_before_the_rule() -> None:
+    """The tables of 003 TII and 004 T1 were on the page when the rule was written, with seed 0."""
+    compared = {label for claim in rule().claims.values() for label in (claim.better, claim.worse)}
+    published = [
+        without_name(load(scenario_of(setup, SCENARIOS), run["sets"]))
+        for paper, its_table in (("003", "TII"), ("004", "T1"))
+        for setup in trials(published_figures(paper, its_table))
+        for row in json.loads((ROOT / f"docs/reproduction/{paper}-{its_table}.json").read_text("utf-8"))["rows"]
+        for run in row["runs"]
+        if row["cell"] == setup.label and (paper == "004" or setup.label in compared)
+    ]
+    for name, claim in rule().claims.items():
+        runs = [without_name(load(each.file, each.cell(0).sets)) for each in cells_of(claim).values()]
+        assert claim.first_seed == int(any(run in published for run in runs)), name
+
+
 def test_a_gain_of_less_than_half_of_what_is_printed_fails_in_the_papers_own_setting_alone() -> None:
     gains = {"c0": seeds(0.02, -0.02, 0.01, -0.01, 0.015)}
     assert decide(rule_of(1, instead=False), gains)["c0"].why == "the gain is less than half of what is printed"
     assert decide(rule_of(1), gains)["c0"].word == "undecided"
+    for claim in rule().claims.values():
+        assert not claim.overrides or claim.instead is not None
     small_but_there = {"c0": seeds(0.2, 0.21, 0.19, 0.2, 0.2)}
     assert decide(rule_of(1, instead=False), small_but_there)["c0"].word == "holds"
 
@@ -291,6 +329,7 @@ def test_every_method_shows_its_cost_before_any_claim_takes_the_time(
     other = momentum.replace("momentum:", "flatness:").replace("DFedAvgM", "DFedSAM")
     study = ClaimStudy(read_rule(SMALL + other), RowFolder(stand_in / "rows"))
     assert "more for" not in table(study)
+    assert table(study).count("0 min; cost not known yet |") == 2
     said: list[str] = []
 
     def say(line: str) -> None:
@@ -334,9 +373,39 @@ def test_the_page_has_the_table_of_the_rows(tmp_path: Path) -> None:
     assert text.startswith(f"before\n\n{BEGIN}\n| claim | printed in |")
     assert text.endswith(f"{END}\n\nafter\n")
     assert "| Momentum adds to DFedAvg | 004 T1 | +0.22 | ten classes of noise |  | 0 |  | **undecided** |" in text
+    assert "| 0 min; cost not known yet |" in text
     assert "0.0 of 1 hours of CPU time are spent. 1 of 1 claims are undecided." in text
     with pytest.raises(InputError, match="needs a line"):
         filled("nothing", study)
+
+
+def test_the_p_value_of_the_table_is_the_one_that_decided(tmp_path: Path) -> None:
+    study = ClaimStudy(rule_of(1, instead=False), RowFolder(tmp_path))
+    for seed, gain in enumerate((0.0002, -0.0002, 0.0001, -0.0001, 0.00015)):
+        for side, wanted in study.cells["c0"].items():
+            course = (0.5 + (gain if side == "better" else 0),)
+            study.rows.add(
+                a_row(file=wanted.file.stem, method=wanted.method, sets=wanted.cell(seed).sets, course=course)
+            )
+    found = study.decisions()["c0"]
+    assert (found.word, found.p) == ("fails", 1)
+    assert f"| {found.p_less:.2g} (half or more) | **fails**: the gain is less than half" in table(study)
+
+
+def test_a_run_that_serves_two_claims_is_spent_once(tmp_path: Path) -> None:
+    folder = RowFolder(tmp_path)
+    for sets, log in ((("a",), "e"), (("b",), "e"), (("c",), "f")):
+        folder.add(a_row(sets=sets, event_log_hash=log))
+    assert ClaimStudy(rule_of(1), folder).spent_s() == 120
+
+
+def test_a_table_needs_rows_and_a_page_that_is_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no folder .*nothing with rows of finished cells; go to a clone"):
+        claims_commands.table(tmp_path / "nothing")
+    with pytest.raises(InputError, match="--check says whether a page is up to date"):
+        claims_commands.table(tmp_path, check=True)
+    with pytest.raises(InputError, match="can't be read"):
+        claims_commands.table(tmp_path, write=tmp_path / "no" / "page.md")
 
 
 def test_the_table_in_the_documentation_is_that_of_the_committed_rows() -> None:

@@ -16,6 +16,8 @@ from netdfl.study.summary import Estimate, estimate, holm_corrected, paired_t
 Word: TypeAlias = Literal["holds", "fails", "undecided"]
 Gains: TypeAlias = Mapping[int, float]
 """The gain of one method over another by seed; it is positive if it supports the claim."""
+TOO_SMALL = "the gain is less than half of what is printed"
+"""The reason why a claim fails by the test of this size alone."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Decision:
 
     Attributes:
         word: the verdict.
-        seeds: the number of seeds that have run.
+        seeds: the number of seeds that count.
         gain: the mean gain with its uncorrected 95 % interval; None without seeds.
         p: the corrected p-value of the hypothesis that the methods are equal.
         p_less: the corrected p-value of the hypothesis that the gain is half of the printed one or more; 1 if the
@@ -58,22 +60,20 @@ class _Tests:
 def decide(rule: Rule, gains: Mapping[str, Gains]) -> dict[str, Decision]:
     """Return the decision on each claim from its gains by seed; a claim without gains is undecided.
 
-    Seeds are used in order, 0, 1, 2 and so on: those after a missing seed are not used yet.
+    Seeds are used in order, from the claim's first: those after a missing seed are not used yet.
     """
-    tested = {name: _test(rule, claim, in_turn(gains.get(name, {}))) for name, claim in rule.claims.items()}
+    used = {name: in_turn(gains.get(name, {}), claim.first_seed) for name, claim in rule.claims.items()}
+    tested = {name: _test(rule, claim, used[name]) for name, claim in rule.claims.items()}
     directions = dict(zip(tested, holm_corrected([each.direction for each in tested.values()]), strict=True))
     less = dict(zip(tested, holm_corrected([each.less for each in tested.values()]), strict=True))
-    return {
-        name: _decision(rule, each, in_turn(gains.get(name, {})), directions[name], less[name])
-        for name, each in tested.items()
-    }
+    return {name: _decision(rule, each, used[name], directions[name], less[name]) for name, each in tested.items()}
 
 
-def in_turn(gains: Gains) -> list[float]:
-    """Return the gains of seeds 0, 1, 2, ... up to the first missing one."""
+def in_turn(gains: Gains, first: int) -> list[float]:
+    """Return the gains of the seeds from `first` on, up to the first missing one."""
     found: list[float] = []
-    while len(found) in gains:
-        found.append(gains[len(found)])
+    while first + len(found) in gains:
+        found.append(gains[first + len(found)])
     return found
 
 
@@ -105,5 +105,5 @@ def _decision(rule: Rule, tests: _Tests, gains: Sequence[float], p: float, p_les
     if p < rule.level:
         word, why = ("holds", "") if tests.sign > 0 else ("fails", "the other method is better")
     elif p_less < rule.level:
-        word, why = "fails", "the gain is less than half of what is printed"
+        word, why = "fails", TOO_SMALL
     return Decision(word, len(gains), gain, p, p_less, why)

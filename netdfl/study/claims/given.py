@@ -27,7 +27,7 @@ WORLD = "world.kind=simulated"
 
 
 class Instead(Strict):
-    """A cheaper setting in which a claim is tested in place of the paper's own.
+    """Another setting in which a claim is tested in place of the paper's own, mostly a cheaper one.
 
     Attributes:
         on: the setting in words.
@@ -49,8 +49,8 @@ class Claim(Strict):
             accuracy), or rounds_to_96 and the like.
         better: the label of the better method's cell in that table.
         worse: the label of the worse method's cell.
-        sets: overrides of the scenario for both cells.
-        instead: a cheaper setting in which the claim is tested; None: the paper's own.
+        first_seed: the first seed that counts; those before it were published when the rule was written.
+        instead: another setting in which the claim is tested; None: the paper's own.
     """
 
     says: str
@@ -59,7 +59,7 @@ class Claim(Strict):
     figure: str = Field(pattern=r"^(mean_last_5|best|last|gap|rounds_to_\d+)$")
     better: str
     worse: str
-    sets: list[str] = Field([])
+    first_seed: int = Field(0, ge=0)
     instead: Instead | None = None
 
     @property
@@ -70,7 +70,7 @@ class Claim(Strict):
     @property
     def overrides(self) -> tuple[str, ...]:
         """The overrides of the scenario for the runs of both methods."""
-        return (*self.sets, *([] if self.instead is None else self.instead.sets))
+        return () if self.instead is None else tuple(self.instead.sets)
 
     @property
     def printed(self) -> float:

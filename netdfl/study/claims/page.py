@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from netdfl.core.errors import InputError
-from netdfl.study.claims.deciding import Decision
+from netdfl.core.files import writing
+from netdfl.study.claims.deciding import TOO_SMALL, Decision
 from netdfl.study.claims.given import Claim
 from netdfl.study.claims.work import ClaimStudy
 from netdfl.study.summary import markdown_table
@@ -42,10 +43,17 @@ def _row(study: ClaimStudy, name: str, claim: Claim, decision: Decision) -> Iter
     yield "as printed" if claim.instead is None else claim.instead.on
     gain = decision.gain
     yield "" if gain is None else f"{gain.mean:+.2f}{unit} ({gain.low:+.2f} to {gain.high:+.2f})"
-    yield f"{decision.seeds}"
-    yield "" if decision.p == 1 else f"{decision.p:.2g}"
+    yield f"{decision.seeds}" + (f", from seed {claim.first_seed}" if claim.first_seed else "")
+    yield _p(decision)
     yield f"**{decision.word}**" + (f": {decision.why}" if decision.why else "")
     yield _cost(study, name, decision)
+
+
+def _p(decision: Decision) -> str:
+    """Return the p-value that decided, as text; it is of the hypothesis that the methods are equal, if not named."""
+    if decision.why == TOO_SMALL:
+        return f"{decision.p_less:.2g} (half or more)"
+    return "" if decision.p == 1 else f"{decision.p:.2g}"
 
 
 def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
@@ -57,7 +65,9 @@ def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
     each = [study.estimate_s(wanted) for wanted in study.cells[name].values()]
     known = [cost for cost in each if cost is not None]
     more = (len(seeds) - decision.seeds) * sum(known) / 60
-    return f"{spent}; {more:.0f} min more for {len(seeds)} seeds" if len(known) == len(each) else spent
+    if len(known) < len(each):
+        return f"{spent}; cost not known yet"
+    return f"{spent}; {more:.0f} min more for {len(seeds)} seeds"
 
 
 def filled(text: str, study: ClaimStudy) -> str:
@@ -73,9 +83,16 @@ def filled(text: str, study: ClaimStudy) -> str:
 
 
 def write_or_check(page: Path, study: ClaimStudy, *, check: bool) -> bool:
-    """Write the table into `page`, unless `check` is set; return whether the page is up to date now."""
-    text = page.read_text(encoding="utf-8")
+    """Write the table into `page`, unless `check` is set; return whether the page is up to date now.
+
+    Raises InputError if the page can't be read or written, or has no place for the table.
+    """
+    try:
+        text = page.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"the page {page} can't be read: {error}") from error
     new = filled(text, study)
     if not check and new != text:
-        page.write_text(new, encoding="utf-8")
+        with writing(page):
+            page.write_text(new, encoding="utf-8")
     return not check or new == text

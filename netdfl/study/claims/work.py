@@ -69,9 +69,12 @@ class ClaimStudy:
         return sum(row.cpu_s for row in counted.values() if self._is_of(row, name))
 
     def spent_s(self) -> float:
-        """Return the CPU time in seconds of all runs and short test runs, including those that no longer count."""
-        rows, proofs = self.rows.rows().values(), self.rows.proofs().values()
-        return sum(row.cpu_s for row in rows) + sum(proof.cpu_s for proof in proofs)
+        """Return the CPU time in seconds of all runs and short test runs, including those that no longer count.
+
+        Rows with the same event log are of one run, under the names of two claims, which is counted once.
+        """
+        runs = {row.event_log_hash: row.cpu_s for row in self.rows.rows().values()}
+        return sum(runs.values()) + sum(proof.cpu_s for proof in self.rows.proofs().values())
 
     def estimate_s(self, wanted: WantedCell) -> float | None:
         """Return the estimated CPU seconds of one run; None if no estimate is possible.
@@ -90,10 +93,11 @@ class ClaimStudy:
         gains = self.gains()
         found = {}
         for name, decision in decisions.items():
-            have = len(in_turn(gains[name]))
+            first = self.rule.claims[name].first_seed
+            have = len(in_turn(gains[name], first))
             more = next((look for look in self.rule.looks if look > have), None)
             if decision.word == "undecided" and more is not None:
-                found[name] = range(more)
+                found[name] = range(first, first + more)
         return found
 
     def missing(self, name: str) -> Iterator[tuple[WantedCell, int]]:
@@ -127,7 +131,7 @@ class ClaimStudy:
         return {_method(each) for each in wanted if self.estimate_s(each) is None}
 
     def _gains(self, claim: Claim, name: str, counted: Mapping[str, CellRow]) -> Iterator[tuple[int, float]]:
-        for seed in range(max(self.rule.looks)):
+        for seed in range(claim.first_seed, claim.first_seed + max(self.rule.looks)):
             pair = [counted.get(row_name(each.file.stem, each.cell(seed).sets)) for each in self.cells[name].values()]
             if pair[0] is None or pair[1] is None or not _comparable(pair[0], pair[1]):
                 continue
