@@ -162,6 +162,8 @@ def message_options(blueprint: Blueprint) -> GrpcOptions:
 LOOKAHEAD_AT_HOME = 64 * 1024
 """Bytes that a receiver may read ahead where all nodes are on one machine: without delay, more would not be faster."""
 
+_NEW = (Fate.DELIVERED, Fate.LATE)
+
 
 class PausableSink:
     """A gate in front of a node's mailbox. While it is closed it takes no messages, and they wait at their senders."""
@@ -175,7 +177,7 @@ class PausableSink:
     ) -> None:
         """Deliver into `mailbox` while open; begin open. `refused` gets each message that `admission` rejects, and why.
 
-        The digests of messages that `compared` chooses are stored.
+        The digests of messages that `compared` chooses are stored, of those that are new to the mailbox.
         """
         self._mailbox, self._admission, self._refused = mailbox, admission, refused
         self._compared_rounds, self._every = compared
@@ -203,21 +205,24 @@ class PausableSink:
         """Pass the messages to the mailbox, and return the fate of each: taken, refused, or None if it must wait."""
         if self.closed:
             return [None] * len(messages)
-        for message in messages if self._compared_rounds else ():
-            if message.round in self._compared_rounds and not (message.round + message.src) % self._every:
-                self._note(message)
         if self._admission is None or not any(map(self._admission.objection, messages)):
-            return self._mailbox.deliver(messages)
-        return [self.refusal(message) or deliver_one(self._mailbox, message) for message in messages]
+            fates = self._mailbox.deliver(messages)
+        else:
+            fates = [self.refusal(message) or deliver_one(self._mailbox, message) for message in messages]
+        for message, fate in zip(messages, fates, strict=True) if self._compared_rounds else ():
+            if message.round in self._compared_rounds and not (message.round + message.src) % self._every:
+                self._note(message, fate)
+        return fates
 
     @property
     def digests(self) -> list[Scalar]:
         """The round, sender, sender's number of restarts and digest of each received message that is to be compared."""
         return [[*which, digest] for which, digest in self._came.items()]
 
-    def _note(self, message: Message) -> None:
-        if message.kind is Kind.DATA and not message.step:
-            self._came[message.round, message.src, message.epoch] = f"{FrameWriter.checksum(message.payload):016x}"
+    def _note(self, message: Message, fate: Fate | None) -> None:
+        which = message.round, message.src, message.epoch
+        if message.kind is Kind.DATA and not message.step and fate in _NEW and which not in self._came:
+            self._came[which] = f"{FrameWriter.checksum(message.payload):016x}"
 
     def refusal(self, message: Message) -> Fate | None:
         """Return the fate of a message that is not admitted, and count it; None if the message may be delivered."""
