@@ -20,10 +20,11 @@ from netdfl.host.task_setup import is_plain, make_problem
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import find_return, keeps_state, returns_by_node
 from netdfl.links.spec import LinksSpec
-from netdfl.node.admission import Admission
+from netdfl.node.admission import MOST_STEPS, STEPS_WITHOUT_GOSSIP, Admission
 from netdfl.node.delivery import ResendPolicy
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
+from netdfl.node.own_draws import has_own_parts
 from netdfl.node.runtime import Hooks, Node
 from netdfl.node.state_transfer import JoinPlan
 from netdfl.node.worker import Worker
@@ -234,7 +235,13 @@ class Blueprint:
             both = self.network.view(node, round).out_neighbors if bilateral else ()
             return (*self.network.senders(node, round), *both)
 
-        return Admission(self.scenario.rounds, senders, self.possible_neighbors(node), asked, mailbox.handles)
+        def steps(round: int) -> int:
+            if self.algorithm.family != "gossip":
+                return STEPS_WITHOUT_GOSSIP
+            return MOST_STEPS if own else int(self.algorithm.mixing.num_steps(round, self.network.view(node, round)))
+
+        own, neighbors = has_own_parts(self.algorithm), self.possible_neighbors(node)
+        return Admission(self.scenario.rounds, senders, neighbors, asked, mailbox.handles, steps)
 
     def can_ask(self, node: NodeId, peers: Iterable[NodeId]) -> bool:
         """Return whether edges lead in both directions between `node` and all `peers`, so that queries get answers."""

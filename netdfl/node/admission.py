@@ -1,4 +1,4 @@
-"""The admission of messages: whether a message fits the graph, the kinds of messages and the rounds of the run.
+"""The admission of messages: whether a message fits the graph, the kinds of messages, and the rounds and their steps.
 
 Relies on: the proof that each call carries, so that the sender is of the fleet; and `prepare`, which a node calls at
 the beginning of a round, so that no message waits for a graph to be drawn.
@@ -15,8 +15,12 @@ from netdfl.core.types import Kind, Message, NodeId
 
 _OF_ROUNDS = frozenset({Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY})
 _OF_NEIGHBORS = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
+MOST_STEPS = 1024
+"""The most exchanges of a round whose number a user's own mixing decides; each node might decide otherwise."""
+STEPS_WITHOUT_GOSSIP = 2
+"""A server's model and the reports to it; a pairwise exchange and the message that a node is through with its round."""
 KEPT = 16
-"""For how many rounds a node keeps the set of its senders: the present one, and rounds whose messages come early or
+"""For how many rounds a node keeps its senders and steps: the present one, and rounds whose messages come early or
 late."""
 
 
@@ -30,6 +34,7 @@ class Admission:
         neighbors: Collection[NodeId],
         asked: Mapping[Kind, bool],
         handles: Callable[[Kind], bool],
+        steps: Callable[[int], int] = lambda round: MOST_STEPS,
     ) -> None:
         """Admit the messages that may come in the rounds of a run.
 
@@ -39,10 +44,11 @@ class Admission:
             neighbors: the nodes that have an edge to or from this node in any round.
             asked: for each kind of message that algorithms use, whether this run's algorithm expects it.
             handles: returns whether a part of this node, such as its failure detector, takes messages of another kind.
+            steps: returns the number of steps, which are exchanges of messages, of a round.
         """
         self._num_rounds, self._senders, self._neighbors = num_rounds, senders, neighbors
-        self._asked, self._handles = asked, handles
-        self._known: dict[int, frozenset[NodeId]] = {}
+        self._asked, self._handles, self._steps = asked, handles, steps
+        self._known: dict[int, tuple[frozenset[NodeId], int]] = {}
 
     def prepare(self, round: int) -> None:
         """Look up the nodes with an edge to this node in `round` and the next one, before their messages come."""
@@ -52,20 +58,23 @@ class Admission:
 
     def objection(self, message: Message) -> str:
         """Return the reason why no member of the run would send this message; empty if one may."""
-        src, _, kind, _, round, _, _, _ = message
+        src, _, kind, _, round, step, _, _ = message
         if not (self._asked[kind] if kind in self._asked else self._handles(kind)):
             return f"node {src} sent a {kind}, which nobody uses in this run"
         if kind in _OF_ROUNDS:
             if not 0 <= round < self._num_rounds:
                 return f"node {src} sent a {kind} of round {round}, and the run has {self._num_rounds}"
-            if src not in (self._known.get(round) or self._from(round)):
+            senders, steps = self._known.get(round) or self._from(round)
+            if src not in senders:
                 return f"node {src} sent a {kind} of round {round}, in whose graph it has no edge to this node"
+            if not 0 <= step < steps:
+                return f"node {src} sent a {kind} of step {step} of round {round}, which has {steps}"
         elif kind in _OF_NEIGHBORS and src not in self._neighbors:
             return f"node {src} sent a {kind}, and is no neighbor of this node"
         return ""
 
-    def _from(self, round: int) -> frozenset[NodeId]:
+    def _from(self, round: int) -> tuple[frozenset[NodeId], int]:
         if len(self._known) >= KEPT:
             del self._known[next(iter(self._known))]
-        found = self._known[round] = frozenset(self._senders(round))
+        found = self._known[round] = frozenset(self._senders(round)), self._steps(round)
         return found

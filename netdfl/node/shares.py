@@ -13,6 +13,12 @@ def weight_in(payloads: Iterable[Payload]) -> float:
     return sum([weight for weight in weights if isinstance(weight, float)])
 
 
+def weight_alone(payload: Payload) -> Payload:
+    """Return a payload with nothing but the push-sum weight of this one; an empty one if that is not a float."""
+    weight = payload.meta.get("w")
+    return Payload(meta={"w": weight} if isinstance(weight, float) else {})
+
+
 def unacknowledged(messages: Sequence[Message]) -> dict[str, float]:
     """Return two metrics of unacknowledged messages, by name: their number, and the push-sum weight in them.
 

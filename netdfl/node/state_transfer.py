@@ -198,8 +198,9 @@ class StateTransfer:
             return Fate.LATE
         try:
             model, round = vector(message, self._like).clone(), message.payload.meta.get(ROUND)
-            if not is_finite(message.payload) or type(round) is not int:
-                what = "a finite model and a round" if type(round) is int else f"the round of a model, got {round!r}"
+            is_of_run = type(round) is int and 0 <= round <= self._node.num_rounds
+            if not is_of_run or not is_finite(message.payload):
+                what = "a finite model and a round" if is_of_run else f"the round of a model, got {round!r:.40}"
                 raise MalformedMessage(f"node {message.src} answered a request for its model: expected {what}", message)
         except MalformedMessage as error:
             self._node.ledger.refused((message.src, message.dst), error.reason, str(error))

@@ -66,6 +66,7 @@ class Limits:
     max_name: int = 256
     max_metadata_bytes: int = 1 << 18
     max_depth: int = 16
+    max_values: int = 1 << 16
 
 
 class Header(NamedTuple):
@@ -340,11 +341,12 @@ class FrameReader:
                 raise MalformedMessage("the metadata of a message is not a pair of a map and a list of arrays")
         if len(listing) > self._limits.max_arrays:
             raise OversizedMessage(f"{len(listing)} arrays came in one message, the limit is {self._limits.max_arrays}")
-        self._check_scalar(meta, self._limits.max_depth)
+        if self._num_values(meta, self._limits.max_depth) > self._limits.max_values:
+            raise OversizedMessage(f"the metadata of a message has more than {self._limits.max_values} values")
         return meta, tuple([self._entry(entry) for entry in listing])
 
     @staticmethod
-    def _check_scalar(value: object, depth: int) -> None:
+    def _num_values(value: object, depth: int) -> int:
         if depth < 0:
             raise OversizedMessage("the metadata of a message is nested too deeply")
         if isinstance(value, dict):
@@ -354,9 +356,8 @@ class FrameReader:
         elif not isinstance(value, list):
             if value is not None and not isinstance(value, int | float | str):
                 raise MalformedMessage(f"the metadata of a message holds a {type(value).__name__}")
-            return
-        for item in value:
-            FrameReader._check_scalar(item, depth - 1)
+            return 1
+        return 1 + sum([FrameReader._num_values(item, depth - 1) for item in value])
 
     def _entry(self, entry: Any) -> tuple[str, str, tuple[int, ...]]:
         longest, most = self._limits.max_name, self._limits.max_bytes

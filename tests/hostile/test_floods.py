@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import grpc.aio
+import msgpack
 import numpy as np
 import pytest
 import torch
@@ -37,7 +39,7 @@ from netdfl.transport.grpc.receiving import MOST_ASSEMBLED, DataServicer, most_o
 from netdfl.transport.security.identity import Identity
 from netdfl.transport.v1.data_pb2 import HelloRequest, Receipt
 
-RUN_ID, NBYTES = b"run-0001", 1000
+RUN_ID, NBYTES, MB = b"run-0001", 1000, 10**6
 ME = Identity(0, 0, RUN_ID, "abc")
 
 
@@ -108,6 +110,35 @@ def test_a_node_that_has_finished_holds_nobody_back_and_keeps_of_late_mass_its_w
         (round, int(round < 2)) for round in range(9)
     ]
     assert weight_in(each.payload for each in mailbox.unread()) == 9 * 0.25
+
+
+def test_a_node_that_has_finished_keeps_of_a_late_message_nothing_but_its_weight() -> None:
+    mailbox = Mailbox(keep_late=True, peer_bytes=NBYTES, late_bytes=NBYTES)
+    mailbox.open(StepId(9, 0), nothing)
+    mailbox.close(StepId(9, 0))
+    mailbox.finish()
+    for round, more in enumerate(({"w": 0.5, "junk": "x" * NBYTES}, {"w": "0.5"}, {"w": [0.5]}, {})):
+        deliver_one(mailbox, message(1, round)._replace(payload=Payload(meta=more, size=NBYTES)))
+    assert [dict(each.payload.meta) for each in mailbox.unread()] == [{"w": 0.5}, {}, {}, {}]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("value", [{}, [], {"a": {}}, [2**40], 1.5, "two", None])
+def test_metadata_counts_what_it_takes_in_memory(value: Any, late: bool) -> None:
+    tracemalloc.start()
+    before, kept, mailbox = tracemalloc.get_traced_memory()[0], 0, Mailbox(keep_late=True, peer_bytes=MB, late_bytes=MB)
+    if late:
+        mailbox.open(StepId(99, 0), nothing)
+        mailbox.close(StepId(99, 0))
+    packed = msgpack.packb({"values": [value] * 999})
+    for round in range(99):
+        payload = Payload(meta=msgpack.unpackb(packed), size=len(packed))
+        kept += deliver_one(mailbox, message(1, round)._replace(payload=payload)) is Fate.DELIVERED
+    del payload
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert 0 < kept < 99
+    assert taken < 1.3 * MB
 
 
 def test_a_mailbox_without_bounds_of_bytes_keeps_late_mass_whole_to_the_end() -> None:

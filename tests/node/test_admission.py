@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from netdfl.core.types import Kind, Message, Payload
+from netdfl.host.blueprint import Blueprint
 from netdfl.node.admission import KEPT, Admission
+from netdfl.scenario.load import loads
 
 ROUNDS = 40
+PLAIN = "{{schema: netdfl/1, name: x, nodes: 4, rounds: 4, task: consensus, algorithm: {algorithm}, topology: {graph}}}"
 
 
 def admission(asked: list[int] | None = None) -> Admission:
@@ -67,3 +70,23 @@ def test_a_graph_is_asked_for_once_a_round_and_few_are_kept() -> None:
     admitted.objection(message(1, round=KEPT))
     admitted.objection(message(1, round=0))
     assert asked == [*range(KEPT + 1), 0]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "graph", "steps"),
+    [
+        ("dpsgd", "ring", [1, 1, 1]),
+        ("{name: dfedsam_mgs, gossip_steps: 3}", "ring", [3, 3, 3]),
+        ("{name: slowmo, every: 2}", "full", [0, 1, 0]),
+        ("fedavg", "star", [2, 2, 2]),
+        ("ad_psgd", "ring", [2, 2, 2]),
+    ],
+)
+def test_a_round_has_as_many_steps_as_its_algorithm_makes(algorithm: str, graph: str, steps: list[int]) -> None:
+    made = Blueprint.of(loads(PLAIN.format(algorithm=algorithm, graph=graph)))
+    admitted = made.admission(0, made.mailbox())
+    for round, most in enumerate(steps):
+        src = next(src for src in range(1, 5) if "edge" not in admitted.objection(message(src, round=round)))
+        said = {step: admitted.objection(message(src, round=round)._replace(step=step)) for step in range(-1, 5)}
+        assert [step for step, objection in said.items() if not objection] == list(range(most))
+        assert f"of step 4 of round {round}, which has {most}" in said[4]

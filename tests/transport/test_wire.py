@@ -247,6 +247,7 @@ def nested(depth: int) -> object:
         (with_metadata(({}, [["x" * 257, "bool", [0]]])), OversizedMessage, "257 letters"),
         (with_metadata(({}, [[str(n), "bool", [0]] for n in range(1025)])), OversizedMessage, "1025 arrays"),
         (with_metadata(({"deep": nested(20)}, [])), OversizedMessage, "nested"),
+        (with_metadata(({"many": [[]] * (1 << 16)}, [])), OversizedMessage, "more than 65536 values"),
         (with_metadata(({"deep": nested(600)}, [])), MessageError, "nested|msgpack"),
         (with_metadata(({"long": "x" * (1 << 18)}, [])), OversizedMessage, "metadata"),
         (with_metadata(({"raw": b"bytes"}, [])), MalformedMessage, "holds a bytes"),

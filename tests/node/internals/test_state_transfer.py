@@ -26,8 +26,8 @@ class Member(SimpleNamespace):
         posted, refused = list[Message](), list[Any]()
         ledger = SimpleNamespace(refused=lambda *said: refused.append(said))
         super().__init__(
-            id=0, epoch=3, mailbox=Mailbox(keep_late=False), ledger=ledger, latest=latest, algorithm="its own",
-            post=posted.append, posted=posted, refusals=refused,
+            id=0, epoch=3, num_rounds=9, mailbox=Mailbox(keep_late=False), ledger=ledger, latest=latest,
+            algorithm="its own", post=posted.append, posted=posted, refusals=refused,
         )  # fmt: skip
 
 
@@ -71,6 +71,8 @@ def test_nobody_who_does_not_ask_takes_a_model() -> None:
         (pack(X, meta={}), "node 1 answered .*: expected the round of a model, got None"),
         (pack(X, meta={ROUND: "4"}), "expected the round of a model, got '4'"),
         (pack(X, meta={ROUND: True}), "expected the round of a model, got True"),
+        (pack(X, meta={ROUND: 10**9}), "expected the round of a model, got 1000000000"),
+        (pack(X, meta={ROUND: -1}), "expected the round of a model, got -1"),
         (Payload(), ""),
     ],
 )
