@@ -12,8 +12,9 @@ from netdfl.study.summary import LEVEL, GridPoint
 TEST = (
     "Pairs that differ in one respect, by a paired two-sided t-test over the seeds that both have, corrected by Holm "
     f"over all tested pairs of a figure; a difference holds below {LEVEL:g}. An interval is that of its pair alone, "
-    "without this correction. What is the same in every run of both, or the same in both for every seed, up to "
-    "rounding, is not tested and not counted"
+    "without this correction. What is the same in every run of both, unless it is a share or of test "
+    "data, where a few runs may be alike by chance, or the same in both for every seed, up to rounding, is not tested "
+    "and not counted"
 )
 SHORT_TEST = f"paired t-tests over the seeds, corrected by Holm, {LEVEL:g}"
 DETAILS = (
@@ -39,7 +40,10 @@ def bold_rule(points: Sequence[GridPoint]) -> str:
     others = [path for path in paths if path != key and len({dict(point.values)[path] for point in points}) > 1]
     named = " and ".join(key_words(path, paths) for path in others)
     level = f"for each {named} " if named else ""
-    shown = f"the best mean, and the next ones down to the first that differs from it significantly ({SHORT_TEST})"
+    passed = " of the rows in which all runs passed" if any(point.num_not_passed for point in points) else ""
+    shown = (
+        f"the best mean{passed}, and the next ones down to the first that differs from it significantly ({SHORT_TEST})"
+    )
     return f"Bold: {level}{shown}; none where all would be bold."
 
 

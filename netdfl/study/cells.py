@@ -18,6 +18,7 @@ from types import FrameType
 from netdfl.core.errors import InputError, Problem, RunError, problems_in
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.types import Json
+from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
@@ -63,6 +64,13 @@ class CellResult:
     def refused(self) -> bool:
         """Whether the scenario of the cell was not valid, so that its run never started."""
         return self.result is None and self.exit_code == UNUSABLE
+
+    @property
+    def not_passed(self) -> str:
+        """The verdict of a run that did not pass, with its first reason; empty for any other cell."""
+        found = self.result or {}
+        verdict = found.get("verdict", WELL[0])
+        return "" if self.failed or verdict in WELL else ": ".join([verdict, *found.get("reasons", ())[:1]])
 
     @property
     def why(self) -> str:

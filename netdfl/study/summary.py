@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from netdfl.study.cells import CellResult
-from netdfl.study.outcome import PERCENT, SHARES, figures_of, has_no_negatives
+from netdfl.study.outcome import PERCENT, SHARES, figures_of, has_no_negatives, is_of_models
 from netdfl.study.plan import Values
 
 # Student's t at 97.5 % by degrees of freedom
@@ -34,7 +34,8 @@ SAME = 1e-6
 """The relative distance up to which two values are equal: sums of float32 in another order differ by less, methods by
 more."""
 EXACT = ("bytes_sent", "rounds")
-"""Counts in which one method differs from another by the same number in every run, where it does so by its nature."""
+"""Counts in which one method differs from another by the same number in every run, where it does so by its nature.
+"""
 
 
 class Estimate(NamedTuple):
@@ -70,6 +71,16 @@ class GridPoint(NamedTuple):
     figures: Mapping[str, tuple[float, ...]]
     by_seed: Mapping[int, Mapping[str, float]] = MappingProxyType({})
 
+    @property
+    def num_runs(self) -> int:
+        """The number of runs that have a result."""
+        return max(map(len, self.figures.values()), default=0)
+
+    @property
+    def num_not_passed(self) -> int:
+        """The number of these runs that did not pass."""
+        return round(sum(self.figures.get("not_passed", ())))
+
 
 def estimate(numbers: Sequence[float], confidence: float = USUAL) -> Estimate:
     """Return the mean and its interval by Student's t; for a single number the interval is that number."""
@@ -82,11 +93,11 @@ def estimate(numbers: Sequence[float], confidence: float = USUAL) -> Estimate:
 
 def _quantile(freedom: int, confidence: float) -> float:
     """Return the half-width of an interval in standard errors of the mean, for `freedom` degrees of freedom."""
-    if confidence != USUAL:
-        from scipy.special import stdtrit
+    if confidence == USUAL and freedom <= len(_T):
+        return _T[freedom - 1]
+    from scipy.special import stdtrit
 
-        return float(stdtrit(freedom, (1 + confidence) / 2))
-    return _T[freedom - 1] if freedom - 1 < len(_T) else _Z
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def estimate_share(numbers: Sequence[float]) -> Estimate:
@@ -160,14 +171,14 @@ def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
         writer.writerow(["case", *varied, "seed", "exit_code", "wrong", *names, "run"])
         for each, figures in zip(ran, found, strict=True):
             cell = each.cell
-            wrong = each.text if each.failed else ""
+            wrong = each.text if each.failed else each.not_passed
             numbers = [figures.get(name, "") for name in names]
             values = [value for _, value in cell.values]
             writer.writerow([cell.case, *values, cell.seed, each.exit_code, wrong, *numbers, each.path.name])
 
 
 def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) -> None:
-    """Write a CSV row for each point and metric, with the mean over runs and its interval.
+    """Write a CSV row for each point and metric, with the mean over runs and its interval, which a single run lacks.
 
     Metrics in `logs` are averaged by their logarithm.
     """
@@ -180,7 +191,8 @@ def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) 
                 found = estimates(point, name, log=name in logs)
                 if found is not None:
                     values = [value for _, value in point.values]
-                    numbers = found.mean, deviation_of(point, name), found.low, found.high
+                    ends = [None, None] if found.cells == 1 and name not in SHARES else [found.low, found.high]
+                    numbers = found.mean, deviation_of(point, name), *ends
                     writer.writerow([point.case, *values, name, found.cells, point.num_failed, *numbers])
 
 
@@ -208,9 +220,9 @@ class PairedDifference:
         high: the upper end.
         p: the p-value of the paired t-test.
         p_holm: the p-value corrected for all pairs tested in this metric.
-        tested: false if each point has the same value in all its runs, or both have the same for every seed, up to
-            rounding (`SAME`, and `NOISE` of what is averaged by its logarithm), or the count of one is that of the
-            other and as much more in every run, so that chance plays no part.
+        tested: false if each point has the same value in all its runs (`_is_exact`), or both have the same for every
+            seed, up to rounding (`SAME`, and `NOISE` of what is averaged by its logarithm), or the count of one is that
+            of the other and as much more in every run, so that chance plays no part.
         comparisons: the number of tested pairs that `p_holm` is corrected for.
     """
 
@@ -228,7 +240,7 @@ class PairedDifference:
 
     @property
     def holds(self) -> bool:
-        """Whether the difference is significant, or is the same in every run."""
+        """Whether the difference is significant, or is the same in every run and no matter of chance."""
         return self.p_holm < LEVEL
 
 
@@ -277,9 +289,19 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
     apart = [y - x for x, y in pairs]
     found = estimate(apart)
     bounds = [math.exp(x) if log else x for x in found[1:]]
-    tested = len(set(pairs)) > 1 and any(apart) and not (figure in EXACT and len(set(apart)) == 1)
+    tested = any(apart) and not _is_exact(pairs, apart, figure)
     p = paired_t(apart) if tested else float(not any(apart))  # the same in every run: no chance is involved
     return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], p, tested=tested)
+
+
+def _is_exact(pairs: Sequence[tuple[float, float]], apart: Sequence[float], figure: str) -> bool:
+    """Return whether values of two points differ by what the points are, as they do so alike in every run.
+
+    A share, or a metric on test data, may be the same in a few runs by chance: it counts a limited number of examples.
+    """
+    if figure in EXACT:
+        return len(set(apart)) == 1
+    return len(set(pairs)) == 1 and figure not in PERCENT and not is_of_models(figure)
 
 
 def are_equal(x: float | None, y: float | None) -> bool:

@@ -249,7 +249,9 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
         console.print(f"before you read the figures:{lines}", markup=False, highlight=False)
     num_failed = sum(each.failed for each in ran)
     written = "tables and figures" if (out / "figures").is_dir() else "tables"
-    console.print(f"{len(ran)} cells, {num_failed} failed; {written} in {out}", markup=False)
+    bad = sum(bool(each.not_passed) for each in ran)
+    ended = f"{num_failed} failed" + f", {bad} did not pass" * bool(bad)
+    console.print(f"{len(ran)} cells, {ended}; {written} in {out}", markup=False)
     return num_failed
 
 

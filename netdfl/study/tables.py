@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, repeat
+from itertools import combinations
 from pathlib import Path
 
 from rich import box
@@ -75,7 +75,8 @@ class SweepTable:
     def best(self, name: str) -> set[int]:
         """Return the indices of the points that the column of the metric `name` marks, by the rule of `bold_rule`.
 
-        With a point, all points of its level that were compared with the best and have a better mean are marked.
+        With a point, all points of its level that were compared with the best and have a better mean are marked. A
+        point with runs that did not pass is not: a fleet that dies early sends the fewest bytes.
         """
         return self._marks(name).best
 
@@ -86,7 +87,11 @@ class SweepTable:
     def _marks(self, name: str) -> RowMarks:
         if name not in MORE | LESS:
             return NO_MARKS
-        means = {index: each.mean for index, each in enumerate(self._estimates(name)) if each is not None}
+        means = {
+            index: each.mean
+            for index, (point, each) in enumerate(zip(self.points, self._estimates(name), strict=True))
+            if each is not None and not point.num_not_passed
+        }
         shown = {index: number(name, mean, self._decimals.get(name)) for index, mean in means.items()}
         found = self.found(name)
         ranked = sorted(means, key=lambda index: means[index], reverse=name in MORE)
@@ -146,8 +151,10 @@ class SweepTable:
 
     def _shown_in_all(self, name: str) -> str:
         """Return the mean of the metric `name` if all rows have the same cell, and there are several; else ""."""
-        parts = {self._parts(*each) for each in zip(self.points, repeat(name), self._estimates(name))}
-        return parts.pop()[0] if len(parts) == 1 < len(self.points) else ""
+        found = zip(self.points, self._estimates(name), strict=True)
+        parts = {(*self._parts(point, name, each), of_fewer(point, each)) for point, each in found}
+        mean, _, _, few = parts.pop() if len(parts) == 1 < len(self.points) else ("",) * 4
+        return mean + few
 
     def _latex(self, head: str, label: str, said: Sequence[str], notes: Sequence[str]) -> str:
         """Return the table in LaTeX with the sentences `said` in its caption, and `notes` below it."""
@@ -192,8 +199,8 @@ class SweepTable:
         return {each.cells for each in found if each is not None} or {0}
 
     def _same_runs(self) -> bool:
-        """Return whether all means are of as many runs and none failed, so that the caption alone says how many."""
-        return len(self._counts()) == 1 and not any(point.num_failed for point in self.points)
+        """Return whether all means are of as many runs and all of them passed: then the caption alone says how many."""
+        return len(self._counts()) == 1 and not any(each.num_failed or each.num_not_passed for each in self.points)
 
     def _tex_rows(self) -> Iterator[str]:
         """Yield the row of each point for LaTeX, followed by one with the intervals of its means if there are some."""
@@ -227,7 +234,8 @@ class SweepTable:
             for heading in ("", "runs", "mean", "deviation", "95 % interval"):
                 table.add_column(heading, overflow="fold", justify="left" if not heading else "right")
             for point, found in zip(self.points, self._estimates(name), strict=True):
-                table.add_row(called(point), runs(point, [found]), *self._parts(point, name, found))
+                mean, *spread = self._parts(point, name, found)
+                table.add_row(called(point), runs(point), mean + of_fewer(point, found), *spread)
             console.print(table)
             for line in self._told(name):
                 console.print(line, markup=False, highlight=False)
@@ -292,10 +300,12 @@ class SweepTable:
         told = {name: self._marks(name) for name in self.names}
         for index, point in enumerate(self.points):
             found = {name: self._estimates(name)[index] for name in self.names}
-            cells = [(name, write(*self._parts(point, name, each))) for name, each in found.items()]
+            cells = [
+                (name, write(*self._parts(point, name, each)) + of_fewer(point, each)) for name, each in found.items()
+            ]
             marked = [bold.format(cell) if index in told[name].best else cell for name, cell in cells]
             shown = [cell + unknown * (index in told[name].unknown) for name, cell in zip(told, marked, strict=True)]
-            yield self._label(point), [runs(point, list(found.values())), *shown]
+            yield self._label(point), [runs(point), *shown]
 
     def _parts(self, point: GridPoint, name: str, found: Estimate | None) -> tuple[str, str, str]:
         """Return the mean, deviation and interval of the metric `name` at a point, as text.
@@ -373,7 +383,15 @@ def called(point: GridPoint) -> str:
     return name_of(point.case, point.values) or "all"
 
 
-def runs(point: GridPoint, found: Sequence[Estimate | None]) -> str:
-    """Return the number of runs behind the estimates `found` of a point, with the number of failed ones, as text."""
-    count = max((each.cells for each in found if each is not None), default=0)
-    return f"{count} ({point.num_failed} failed)" if point.num_failed else f"{count}"
+def runs(point: GridPoint) -> str:
+    """Return the number of a point's runs, with those that failed and those that did not pass, as text."""
+    counts = {"failed": point.num_failed, "did not pass": point.num_not_passed}
+    told = ", ".join(f"{num} {what}" for what, num in counts.items() if num)
+    return f"{point.num_runs} ({told})" if told else f"{point.num_runs}"
+
+
+def of_fewer(point: GridPoint, found: Estimate | None) -> str:
+    """Return of how many runs a point's estimate is, as text, if other runs of the point lack the metric."""
+    if found is None or found.cells == point.num_runs:
+        return ""
+    return f" (of {found.cells} run{'s' * (found.cells > 1)})"

@@ -8,21 +8,26 @@ from netdfl.study.cells import CellResult
 from netdfl.study.plan import Cell
 from netdfl.study.plots import name_of
 
+NOT_PASSED = "runs that did not pass are in the means, with their last values: fail or unknown"
+"""The beginning of the sentence on runs that broke a rule or missed what their scenario expects."""
 MOST_NAMED = 3
 """The most combinations that a sentence names."""
 
 
 def warnings_of(ran: Sequence[CellResult]) -> list[str]:
-    """Return a sentence for each kind of warning in the results of runs.
+    """Return a sentence on runs that did not pass, and one for each kind of warning in the results of runs.
 
     It has the number of runs that warn, the combinations of which the largest share does, and the text of one run.
     """
     done = [each for each in ran if not each.failed]
+    bad: dict[int, str] = {}
     texts: dict[str, dict[int, str]] = {}
     for place, each in enumerate(done):
+        if each.not_passed:
+            bad[place] = each.not_passed
         for told in (each.result or {}).get("warnings", ()):
             texts.setdefault(told["kind"], {}).setdefault(place, told["text"])
-    return [_sentence(kind, found, done) for kind, found in texts.items()]
+    return [_sentence(kind, found, done) for kind, found in {NOT_PASSED: bad, **texts}.items() if found]
 
 
 def notices_of(noted: Iterable[tuple[Cell, Sequence[str]]]) -> tuple[list[str], list[str]]:

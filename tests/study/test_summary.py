@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
+from statistics import stdev
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from netdfl.core.errors import InputError
 from netdfl.study.plan import GridPlan, cells_of, each_value, parse_vary, split_values
-from netdfl.study.summary import GridPoint, estimate, estimate_log, estimate_share, estimates
+from netdfl.study.summary import GridPoint, estimate, estimate_log, estimate_share, estimates, write_points
 
 
 def test_the_interval_is_students() -> None:
@@ -19,6 +21,23 @@ def test_the_interval_is_students() -> None:
     assert found.mean == pytest.approx(10)
     assert (found.low, found.high) == pytest.approx((10 - 3.182, 10 + 3.182))
     assert estimate([7.0]) == (1, 7.0, 7.0, 7.0)
+
+
+@pytest.mark.parametrize(("runs", "quantile"), [(31, 2.042), (32, 2.0395), (41, 2.0211), (1001, 1.9623)])
+def test_the_interval_of_many_runs_is_students_too(runs: int, quantile: float) -> None:
+    numbers = [float(number % 7) for number in range(runs)]
+    found = estimate(numbers)
+    assert (found.high - found.mean) / (stdev(numbers) / runs**0.5) == pytest.approx(quantile, abs=1e-3)
+
+
+def test_a_single_run_has_no_interval_in_csv(tmp_path: Path) -> None:
+    points = [GridPoint(str(len(of)), (), 0, {"error": of, "stalled": of}) for of in ((0.5,), (0.5, 0.5))]
+    write_points(tmp_path / "table.csv", points, frozenset())
+    with (tmp_path / "table.csv").open(newline="") as lines:
+        ends = {(row["case"], row["figure"]): (row["low"], row["high"]) for row in csv.DictReader(lines)}
+    assert ends["1", "error"] == ("", "")
+    assert ends["2", "error"] == ("0.5", "0.5")
+    assert all(ends["1", "stalled"]), "Wilson's interval of a share is of one run as well"
 
 
 def test_an_interval_of_an_accuracy_ends_at_all_and_at_nothing() -> None:

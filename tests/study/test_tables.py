@@ -158,7 +158,9 @@ def test_a_latex_table_can_be_referred_to_and_says_what_its_columns_are() -> Non
     assert "\\label{tab:a-b-5}" in text
     assert "Test accuracy is that of the average model. Of consensus distance the mean is the geometric one" in text
     assert parse_latex(text)[0][0].strip() == "algorithm"
-    assert parse_latex(text)[1][3].strip() == "0.141", "no best one: who trains less keeps its models closer"
+    assert parse_latex(text)[1][3].strip() == "0.141 (of 2 runs)", (
+        "no best one: who trains less keeps its models closer"
+    )
 
 
 def test_a_latex_table_of_constants_has_no_rows_of_intervals_and_names_keys_in_words() -> None:
@@ -210,13 +212,73 @@ def test_as_many_bytes_more_in_every_run_are_no_matter_of_chance() -> None:
     assert found.best("bytes_sent") == {0}
 
 
+def named(points: list[GridPoint], name: str) -> list[GridPoint]:
+    """The points with their test accuracies as the metric `name`."""
+    return [
+        each._replace(
+            figures={name: each.figures["test_accuracy"]},
+            by_seed={seed: {name: found["test_accuracy"]} for seed, found in each.by_seed.items()},
+        )
+        for each in points
+    ]
+
+
 def test_constants_that_differ_by_rounding_from_seed_to_seed_are_constants() -> None:
     near = [point(name, [value * (1 + seed * 3e-16) for seed in range(4)]) for name, value in (("a", 0.5), ("b", 0.7))]
-    (found,) = SweepTable(near, ["test_accuracy"], frozenset()).found("test_accuracy")
+    (found,) = SweepTable(named(near, "virtual_duration_s"), [], frozenset()).found("virtual_duration_s")
     assert (found.tested, found.holds) == (False, True)
     apart = [point("a", [0.5] * 4), point("b", [0.5 + seed * 1e-5 for seed in range(4)])]
     (found,) = SweepTable(apart, ["test_accuracy"], frozenset()).found("test_accuracy")
     assert found.tested
+
+
+@pytest.mark.parametrize("name", ["test_accuracy", "test_mae", "mean_personal_accuracy", "late"])
+def test_what_is_the_same_in_a_few_runs_may_be_so_by_chance(name: str) -> None:
+    """Two runs that got 80 of 100 examples right and two that got 81 are no proof."""
+    points = named([point("a", [0.80, 0.80]), point("b", [0.81, 0.81])], name)
+    (found,) = SweepTable(points, [name], frozenset()).found(name)
+    assert (found.tested, found.holds, found.p) == (True, False, 0.5)
+    for exact in ("bytes_sent", "rounds", "virtual_duration_s", "error"):
+        (found,) = differences(named([point("a", [8, 8]), point("b", [9, 9])], exact), exact)
+        assert (found.tested, found.holds) == (False, True)
+
+
+def test_a_mean_of_fewer_runs_than_its_row_says_of_how_many() -> None:
+    points = [
+        each._replace(figures={"test_accuracy": each.figures["test_accuracy"], "test_loss": found})
+        for each, found in zip(POINTS, [(0.5,), (0.5, 0.5), (0.5,) * 4], strict=True)
+    ]
+    table = SweepTable(points, ["test_accuracy", "test_loss"], frozenset())
+    cells = [line.split(" | ")[1:] for line in table.markdown().splitlines() if line.endswith("|")][2:]
+    assert [(runs, loss.strip(" |*")) for runs, _, loss in cells] == [
+        ("4", "0.5 (of 1 run)"),
+        ("4", "0.5 (of 2 runs)"),
+        ("4", "0.5"),
+    ]
+    assert [row[1].strip() for row in parse_latex(table.latex("a"))[1:]] == ["4", "", "4", "", "4", ""]
+    losses = said_by(table).partition("a: test loss")[2]
+    assert re.search(r"plain +4 +0\.5 \(of 1 run\)", losses)
+
+
+def test_runs_that_did_not_pass_are_counted_and_never_the_best() -> None:
+    """A fleet that dies in its first round sends the fewest bytes."""
+    sent = {"dead": (1e6, 1.1e6, 1.2e6), "good": (5e6, 5.1e6, 5.3e6), "worse": (9e6, 9.1e6, 9.3e6)}
+    points = [
+        GridPoint(
+            name,
+            (),
+            0,
+            {"bytes_sent": found, "not_passed": (float(name == "dead"), 0.0, 0.0)},
+            {seed: {"bytes_sent": value} for seed, value in enumerate(found)},
+        )
+        for name, found in sent.items()
+    ]
+    table = SweepTable(points, ["bytes_sent"], frozenset())
+    assert table.best("bytes_sent") == {1}
+    assert "| dead | 3 (1 did not pass) | 1.1 MB" in table.markdown()
+    assert "Bold: the best mean of the rows in which all runs passed, and the next ones" in table.markdown()
+    assert parse_latex(table.latex("a"))[1][1].strip() == "3 (1 did not pass)"
+    assert re.search(r"dead +3 \(1 did not pass\)", said_by(table))
 
 
 def test_an_interval_and_a_corrected_p_do_not_seem_to_contradict_each_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from netdfl.study.cells import CellResult
 from netdfl.study.plan import Cell
 from netdfl.study.sweep import sweep
 from netdfl.study.tables import SweepTable
-from netdfl.study.warned import notices_of, warnings_of
+from netdfl.study.warned import NOT_PASSED, notices_of, warnings_of
 from tests.in_process import InProcess
-from tests.study.few_runs import IN_TIME
+from tests.study.few_runs import FEW, IN_TIME
 
 LOSSY = f"schema: netdfl/1\nname: lossy\n{IN_TIME}"
 
@@ -51,6 +52,27 @@ def test_runs_without_a_result_are_not_counted() -> None:
     assert warnings_of([failed]) == []
     (told,) = warnings_of([ran("a", "0", 0, "timeouts"), failed])
     assert told.startswith("timeouts in 1 of 1 runs; ")
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("expect", "wrong"), [("error: {at_least: 1}", "error was"), ("deadlock: some", "dead")])
+def test_runs_that_did_not_pass_are_told_before_the_figures(expect: str, wrong: str, tmp_path: Path) -> None:
+    """Their figures are in the means: nodes may have died, or the scenario may have expected more than there is."""
+    said, out = io.StringIO(), tmp_path / "out/few"
+    file = tmp_path / "mine.yaml"
+    cases = f"cases: {{one: {{expect: {{{expect}}}}}, two: {{}}}}"
+    file.write_text(f"{FEW}      topology: ring\n    {cases}\n    seeds: 2\n")
+    console = Console(file=said, width=300)
+    assert sweep(file, out=tmp_path / "out", console=console, make_runner=InProcess) == 0
+    told = f"{NOT_PASSED} in 2 of 4 runs, most in one (100% of the runs); one of them: fail: {wrong}"
+    assert f"before you read the figures:\n- {told}" in said.getvalue()
+    assert "4 cells, 0 failed, 2 did not pass; tables" in said.getvalue()
+    table = (out / "table.md").read_text()
+    assert table.startswith(f"Before the figures:\n\n- {told}")
+    assert "| one | 2 (2 did not pass) | " in table
+    with (out / "cells.csv").open(newline="") as lines:
+        found = [(row["case"], row["wrong"].startswith(f"fail: {wrong}")) for row in csv.DictReader(lines)]
+    assert found == [("one", True), ("one", True), ("two", False), ("two", False)]
 
 
 def test_a_table_begins_with_what_has_to_be_known() -> None:
