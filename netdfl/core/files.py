@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import BinaryIO
 
 from netdfl.core.errors import InputError, NetdflError
 
@@ -102,19 +103,33 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> str:
 
 def read_plain_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the contents of a plain file of at most `most` bytes. Raises as `read_plain` does."""
+    with _plain(path) as (file, size):
+        data = file.read(min(most, max(size, 1 << 16)) + 1)  # so much memory is taken as is asked for
+    if len(data) > most:
+        raise InputError(f"{path} has more than {most} bytes, and is not read")
+    return data
+
+
+def read_end(path: Path, most: int) -> bytes:
+    """Return the last `most` bytes of a plain file of any size. Raises as `read_plain` does."""
+    with _plain(path) as (file, size):
+        file.seek(max(0, size - most))
+        return file.read(most)
+
+
+@contextmanager
+def _plain(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Yield a plain file, open for reading, and its size. Raises as `read_plain` does."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{path} is no plain file, and is not read")
-            data = file.read(min(most, max(found.st_size, 1 << 16)) + 1)  # so much memory is taken as is asked for
+            yield file, found.st_size
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InputError(f"{path} can't be read as a plain file: {error.strerror}") from error
-    if len(data) > most:
-        raise InputError(f"{path} has more than {most} bytes, and is not read")
-    return data
 
 
 def check_plain(folder: Path) -> None:

@@ -6,12 +6,16 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from netdfl.core.errors import InputError
+from netdfl.core.files import read_end
+
 _NAME = re.compile(r"(?P<first>\d{3,})(?:-(?P<second>\d{3,}))?(?:-(?P<life>\d{1,2}))?\.log")
 PIECE = 1 << 20
-"""The most bytes that are read of a log at a time."""
+"""The most bytes that are read of a log at a time; more than that without an end comes in several lines."""
 
 
 class LogLine(NamedTuple):
@@ -39,11 +43,32 @@ class NodeLogs:
         """Yield the lines added since the last call; with `last`, also a line that is not finished."""
         for path in self._files():
             while added := self._added(path):
-                *lines, self._begun[path] = (self._begun.get(path, b"") + added).split(b"\n")
+                *lines, begun = (self._begun.get(path, b"") + added).split(b"\n")
+                if len(begun) > PIECE:
+                    lines, begun = [*lines, begun[:PIECE]], begun[PIECE:]
+                self._begun[path] = begun
                 for line in lines:
                     yield LogLine(_whose(path), _printable(line))
             if last and (rest := self._begun.pop(path, b"")):
                 yield LogLine(_whose(path), _printable(rest))
+
+    def last(self, most_lines: int, most_bytes: int, most_letters: int) -> list[LogLine]:
+        """Return the last `most_lines` lines of all logs, but no more than are in their last `most_bytes` bytes.
+
+        Only these bytes are read. Each line is cut after `most_letters` letters.
+        """
+        found: list[LogLine] = []
+        for path in reversed(self._files()):
+            with suppress(FileNotFoundError, InputError):
+                if end := read_end(path, most_bytes):
+                    most_bytes -= len(end)
+                    lines = end.removesuffix(b"\n").rsplit(b"\n", most_lines)[-most_lines:]
+                    most_lines -= len(lines)
+                    cut = (_printable(line[: 4 * most_letters])[:most_letters] for line in reversed(lines))
+                    found.extend(LogLine(_whose(path), text) for text in cut)
+            if not most_lines or not most_bytes:
+                break
+        return found[::-1]
 
     def _files(self) -> list[Path]:
         found = sorted(self._folder.glob("*.log"))
@@ -71,8 +96,10 @@ def follow(logs: NodeLogs, goes_on: Callable[[], bool], wait: Callable[[], None]
     """Yield lines as they are added, until the run has ended and all lines were read."""
     while True:
         over = not goes_on()  # asked first: what is written before the end is read after it
-        found = list(logs.new())
-        yield from found
+        found = False
+        for line in logs.new():
+            found = True
+            yield line
         if over and not found:
             yield from logs.new(last=True)
             return
@@ -95,5 +122,13 @@ def _whose(path: Path) -> str:
 
 def _printable(line: bytes) -> str:
     """Return a line as text without characters that control a terminal."""
-    text = line.decode("utf-8", "replace")
-    return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)
+    return line.decode("utf-8", "replace").translate(_PRINTABLE)
+
+
+class _Printable(dict[int, str]):
+    def __missing__(self, letter: int) -> str:
+        text = chr(letter)
+        return text if text.isprintable() or text == "\t" else "?"
+
+
+_PRINTABLE = _Printable()

@@ -80,8 +80,8 @@ class _Pages:
         finally:
             await self._repeats.runs.aclose()
 
-    def _path(self, request: Request) -> Path | None:
-        return self._folder.find(request.path_params["run"])
+    async def _path(self, request: Request) -> Path | None:
+        return await asyncio.to_thread(self._folder.find, request.path_params["run"])
 
     async def all_runs(self, request: Request) -> Response:
         if self._folder.only is not None:
@@ -116,36 +116,36 @@ class _Pages:
             return PlainTextResponse(await asyncio.to_thread(self._scraped.text))
 
     async def page(self, request: Request) -> Response:
-        path = self._path(request)
+        path = await self._path(request)
         if path is None:
             return _none()
         data = {**_empty(path.name), "many": self._folder.only is None}
         return HTMLResponse(fill(data, POLICY, f"/{self._token}/run/{request.path_params['run']}/"))
 
     async def events(self, request: Request) -> Response:
-        path = self._path(request)
+        path = await self._path(request)
         if path is None:
             return _none()
         watched = self._watched.setdefault(request.path_params["run"], RunFeed(path))
         return StreamingResponse(watched.events(), media_type="text/event-stream")
 
     async def log(self, request: Request) -> Response:
-        path, node = self._path(request), request.path_params["node"]
+        path, node = await self._path(request), request.path_params["node"]
         if not NODE.fullmatch(node):
             return _none()
         try:
-            text = None if path is None else log_tail(path, int(node))
+            text = None if path is None else await asyncio.to_thread(log_tail, path, int(node))
         except InputError as error:
             return PlainTextResponse(str(error), 409)
         return _none() if text is None else PlainTextResponse(text)
 
     async def logs(self, request: Request) -> Response:
-        path = self._path(request)
+        path = await self._path(request)
         return _none() if path is None else _json(to_json(await asyncio.to_thread(last_lines, path)))
 
     async def stop(self, request: Request) -> Response:
-        path = self._path(request)
-        asked = path is not None and ask_to_stop(path)
+        path = await self._path(request)
+        asked = path is not None and await asyncio.to_thread(ask_to_stop, path)
         return PlainTextResponse("asked" if asked else "nothing runs there that could be asked", 200 if asked else 409)
 
     async def label(self, request: Request) -> Response:

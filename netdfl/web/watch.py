@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from hashlib import sha256
@@ -14,11 +13,11 @@ from typing import TypeAlias
 from pydantic_core import to_json
 
 from netdfl.core.errors import NetdflError
-from netdfl.core.files import read_plain
+from netdfl.core.files import read_end
 from netdfl.record.directory import is_held
 from netdfl.record.forms import FLEET, read_form
 from netdfl.record.holder import find_holder
-from netdfl.record.logs import NodeLogs
+from netdfl.record.logs import LogLine, NodeLogs
 from netdfl.record.run import open_run
 from netdfl.report.data import page_data
 
@@ -54,12 +53,12 @@ class RunFeed:
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield all known data, then updates, until the run has ended and all data were sent."""
+        if self._over and await asyncio.to_thread(_sizes, self._path) != self._seen:
+            self._over = False  # a command about ended runs has left something for the page
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         for known in (self._status and event("status", self._status), self._parts and self._whole(), self._trouble):
             if known:
                 queue.put_nowait(known)
-        if self._over and _sizes(self._path) != self._seen:
-            self._over = False  # a command about ended runs has left something for the page
         if self._over and self._parts:
             queue.put_nowait(None)
         self._pages.add(queue)
@@ -75,9 +74,9 @@ class RunFeed:
     async def _read(self) -> None:
         again = 0.0
         while self._pages and not self._over:
-            going_on = is_held(self._path)
+            going_on = await asyncio.to_thread(is_held, self._path)
             if going_on:
-                self._tell_status()
+                await self._tell_status()
             if not going_on or time.monotonic() >= again:
                 began = time.process_time()
                 await self._tell_data()
@@ -88,19 +87,15 @@ class RunFeed:
                 return
             await asyncio.sleep(TICK_S)
 
-    def _tell_status(self) -> None:
-        with suppress(NetdflError, ValueError):
-            found = read_form(self._path / "fleet.json", FLEET)
-            if found is None:
-                return
-            text = to_json({**found, "can_stop": find_holder(self._path) is not None}, inf_nan_mode="null")
-            if text != self._status:
-                self._status = text
-                self._say(event("status", text))
+    async def _tell_status(self) -> None:
+        text = await asyncio.to_thread(_status, self._path)
+        if text is not None and text != self._status:
+            self._status = text
+            self._say(event("status", text))
 
     async def _tell_data(self) -> None:
         """Send all open pages the data that changed since the last time; for an unreadable run, the reason."""
-        seen = _sizes(self._path)
+        seen = await asyncio.to_thread(_sizes, self._path)
         if seen == self._seen:
             return
         self._seen = seen
@@ -121,6 +116,14 @@ class RunFeed:
     def _say(self, what: Event | None) -> None:
         for queue in self._pages:
             queue.put_nowait(what)
+
+
+def _status(path: Path) -> bytes | None:
+    with suppress(NetdflError, ValueError):
+        found = read_form(path / "fleet.json", FLEET)
+        if found is not None:
+            return to_json({**found, "can_stop": find_holder(path) is not None}, inf_nan_mode="null")
+    return None
 
 
 def _parts(path: Path) -> dict[str, bytes]:
@@ -147,19 +150,18 @@ MOST_LOG = 1 << 16
 MOST_LINES = 20_000
 MOST_LETTERS = 2000
 """The most lines of all logs that a page receives; each line is cut after `MOST_LETTERS` letters."""
+MOST_READ = 1 << 24
+"""The most bytes of all logs that are read for a page."""
 
 
 def log_tail(run: Path, node: int) -> str | None:
-    """Return the end of a node's log; None if it has none, or not a plain file. Raises InputError."""
-    path = run / "logs" / f"{node:03d}.log"
+    """Return the end of a node's log; None if it has none. Raises InputError if it is no plain file."""
     try:
-        return read_plain(path)[-MOST_LOG:]
+        return read_end(run / "logs" / f"{node:03d}.log", MOST_LOG).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
 
 
-def last_lines(run: Path) -> list[tuple[str, str]]:
+def last_lines(run: Path) -> list[LogLine]:
     """Return the last lines of the logs of all nodes, each as the name of its node and the text."""
-    found: deque[tuple[str, str]] = deque(maxlen=MOST_LINES)
-    found.extend((whose, text[:MOST_LETTERS]) for whose, text in NodeLogs(run).new(last=True))
-    return list(found)
+    return NodeLogs(run).last(MOST_LINES, MOST_READ, MOST_LETTERS)

@@ -69,6 +69,35 @@ def test_a_long_log_is_read_to_its_end(run: Path) -> None:
     assert [len(line.text) for line in NodeLogs(run, 0).new()] == [PIECE - 3, 4]
 
 
+def test_a_line_without_an_end_comes_in_pieces(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdfl.record.logs.PIECE", 10)
+    (run / "logs" / "000.log").write_text("x" * 95 + "\nlast\n" + "y" * 35)
+    lines = [line.text for line in NodeLogs(run, 0).new(last=True)]
+    assert max(map(len, lines)) <= 20
+    assert "|".join(lines).replace("x|x", "xx").replace("y|y", "yy") == "x" * 95 + "|last|" + "y" * 35
+
+
+def test_who_follows_a_log_has_its_first_line_before_the_rest_is_read(run: Path) -> None:
+    (run / "logs" / "000.log").write_text(3 * ("x" * PIECE + "\n"))
+    logs = NodeLogs(run, 0)
+    next(follow(logs, lambda: True, lambda: None))
+    assert sum(len(line.text) for line in logs.new(last=True)) > PIECE
+
+
+def test_of_the_last_lines_no_more_is_read_than_was_asked_for(run: Path) -> None:
+    for name in ("001", "001-1", "002-003", "evaluator"):
+        (run / "logs" / f"{name}.log").unlink()
+    with (run / "logs" / "000.log").open("wb") as log:
+        log.truncate(1 << 40)  # a hole: it takes no place
+    (run / "logs" / "001.log").write_text("one\n\ntwo \u00e4\u00e4\u00e4\nthree")
+    last = NodeLogs(run).last
+    assert last(2, 1 << 20, 5) == [("node 1", "two \u00e4"), ("node 1", "three")]
+    assert last(9, 30, 5) == [("node 0", "?????"), ("node 1", "one"), ("node 1", ""), *last(2, 1 << 20, 5)]
+    (run / "logs" / "000.log").unlink()
+    (run / "logs" / "000.log").symlink_to(run / "logs" / "001.log")
+    assert last(9, 99, 5)[0] == ("node 1", "one")
+
+
 def test_what_a_node_printed_moves_no_cursor_and_a_link_is_not_read(run: Path, tmp_path: Path) -> None:
     (run / "logs" / "000.log").write_bytes(b"\x1b[2Jgone\ttab \xff\n")
     (run / "logs" / "001.log").unlink()

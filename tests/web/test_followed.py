@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,10 @@ import pytest
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.web import watch
+from netdfl.web.app import make_app
+from netdfl.web.folder import RunFolder
 from tests.agreeing import agreeing
+from tests.web.test_patience import get
 
 SECONDS = 120
 SMALL = agreeing("small", 4, 3, "links: {default: {latency: 5ms}}", compute="10ms")
@@ -78,3 +83,40 @@ async def test_reading_a_large_run_takes_no_more_than_a_tenth_of_a_processor(pat
     shown = await seconds_shown(path)
     assert max(after - before for before, after in pairwise(shown)) <= 21
     assert (len(shown) - 2) * slow_run.cost_s <= 0.1 * SECONDS  # the first and the last are read at once
+
+
+READERS = [
+    *("folder.is_run", "folder.runs_below", "app.ask_to_stop", "app.last_lines"),
+    *("watch.read_end", "watch.is_held", "watch.read_form", "watch.sha256", "watch.page_data"),
+]
+"""What reads files for pages; `sha256` is of the sizes of all of a run's files."""
+
+
+async def test_nothing_is_read_in_the_thread_that_answers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path / "logs").mkdir()
+    (path / "logs/000.log").write_text(watch.MOST_LOG * "x" + "\u00e4 and the end\n")
+    folder, here, called = RunFolder(path), threading.current_thread(), set()
+    goes_on = iter([True])
+
+    def elsewhere(name: str, reads: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*given: Any, **more: Any) -> Any:
+            assert threading.current_thread() is not here, name
+            called.add(name)
+            return next(goes_on, False) if name == "watch.is_held" else reads(*given, **more)
+
+        return read
+
+    for name in READERS:
+        monkeypatch.setattr(f"netdfl.web.{name}", elsewhere(name, resolve_name(f"netdfl.web.{name}")))
+    monkeypatch.setattr(watch, "TICK_S", 0)
+    app, run = make_app(folder, "token"), f"/token/run/{folder.only}"
+    assert (await get(app, f"{run}/"))[0] == 200
+    status, text = await get(app, f"{run}/log/0")
+    assert (status, len(text), text.decode()[-15:]) == (200, watch.MOST_LOG, "x\u00e4 and the end\n")
+    assert (await get(app, f"{run}/logs"))[1].startswith(b'[["node 0","xxx')
+    assert (await get(app, f"{run}/stop", method="POST"))[0] == 409
+    assert (await get(app, "/token/run/other/"))[0] == 404
+    feed = watch.RunFeed(path)
+    for _ in range(2):  # the second page comes after the end
+        assert [each async for each in feed.events()][-1] == watch.event("end", b"null")
+    assert called == set(READERS)

@@ -69,7 +69,7 @@ async def test_who_has_asked_is_answered_however_long_that_takes(connect: Connec
     writer.close()
 
 
-async def get(app: Any, path: str, query: str = "") -> tuple[int, bytes]:
+async def get(app: Any, path: str, query: str = "", method: str = "GET") -> tuple[int, bytes]:
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -78,7 +78,7 @@ async def get(app: Any, path: str, query: str = "") -> tuple[int, bytes]:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode()}
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query.encode()}
     await app({**scope, "headers": [], "root_path": "", "scheme": "http", "server": None}, receive, send)
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
