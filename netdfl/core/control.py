@@ -250,9 +250,16 @@ class ModelSaved:
     round: int
 
 
+ENDINGS = frozenset({"training_error", "failed"})
+"""The kinds of events that a node reports; all others stand in its own record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """The report of an event at a node, such as a deadlock that it detected, with the fields of the run's record."""
+    """The report of an event that ends a node, one of `ENDINGS`, with the fields of the run's record.
+
+    `details` has its `reason`.
+    """
 
     at_ns: int
     round: int

@@ -21,6 +21,7 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import SILENT, Snapshot, State, WaitKind
 from netdfl.diagnosis.watch import LEAST_NS
 from netdfl.supervisor.fleet import FleetState
+from netdfl.supervisor.reports import check_account
 from netdfl.supervisor.restarts import Restarts
 from netdfl.supervisor.stalls import MOST_SHOWN, SHOWN_NS, StallWatch
 
@@ -72,8 +73,15 @@ class ProbingWatch(StallWatch):
         super().heard(node, round, now_ns)
 
     def answered(self, node: NodeId, reply: ProbeReply) -> None:
-        """Store the state that a node reports: for the display, and for the snapshot if it answers the latest probe."""
-        account = Account.from_json(reply.account)
+        """Store the state that a node reports: for the display, and for the snapshot if it answers the latest probe.
+
+        Raises ValueError if that can't be the node's state.
+        """
+        try:
+            account = Account.from_json(reply.account)
+        except ValueError as error:
+            raise ValueError("an account that is none") from error
+        check_account(account, node, self.fleet)
         self._note(account)
         if reply.id == self._probe and reply.id != FOR_SHOW:
             self.accounts[node] = account

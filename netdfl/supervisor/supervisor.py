@@ -56,6 +56,7 @@ from netdfl.supervisor.evaluation import EvaluationTracker
 from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.mirror import mirror
 from netdfl.supervisor.probing import ProbingWatch
+from netdfl.supervisor.reports import ReportCheck
 from netdfl.supervisor.restarts import Restarts
 from netdfl.supervisor.resumption import Resumption
 from netdfl.supervisor.showing import StatusReporter
@@ -122,6 +123,8 @@ class Supervisor:
             world.begins = self.begins
         else:
             self.stalls = ProbingWatch(fleet, self.restarts, self._options.stopped_after)
+        virtual = isinstance(world, VirtualWorld)  # then all reports come from this process
+        self._check = None if virtual else ReportCheck(fleet, self.restarts, evaluated)
         self.core_links = CoreLinkRates(fleet, self.refused)
         self.resumption = resumption
         self._refusal_limiter = RefusalLimiter()
@@ -297,7 +300,13 @@ class Supervisor:
     # news
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Handle a report of a node or of the evaluator."""
+        """Handle a report of a node or of the evaluator; refuse one that this sender can't make."""
+        if self._check is not None:
+            try:
+                self._check.check(node, report)
+            except (TypeError, ValueError) as error:
+                self._refuse(node, error)
+                return
         match report:
             case Progress():
                 self._on_progress(node, report)
@@ -311,7 +320,7 @@ class Supervisor:
             case Evaluated():
                 self.evaluation.judged(report.round, report.figures)
             case ProbeReply():
-                self.stalls.answered(node, report)
+                self._answered(node, report)
             case Crashed():
                 self.core_links.forget(node)
                 self.restarts.crashed(node, report)
@@ -363,6 +372,11 @@ class Supervisor:
             self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason=reason, what=what, **details)
             self.fleet.note(f"refused: {what}")
 
+    def _refuse(self, node: NodeId, error: Exception) -> None:
+        """Count and record a report that `node`, or the evaluator, can't make, because of `error`."""
+        who, src = ("the evaluator", None) if node == EVALUATOR else (f"node {node}", node)
+        self.refused(f"{who} made a report that can't be: {error}", MALFORMED, src)
+
     def broke(self, error: Exception) -> None:
         """Record an error of the world that ends the run; ignore it if the run is being stopped already."""
         if not self.stopping:
@@ -409,6 +423,13 @@ class Supervisor:
         status.round, status.loss = round, train_loss
         self.restarts.reached(round)
         self.stalls.heard(node, round, self.fleet.now_ns())
+
+    def _answered(self, node: NodeId, reply: ProbeReply) -> None:
+        """Store the state that a node reports, if it can be one."""
+        try:
+            self.stalls.answered(node, reply)
+        except (TypeError, ValueError) as error:
+            self._refuse(node, error)
 
     def _mirror(self, node: NodeId, part: FilePart) -> None:
         """Write into the run directory a part of a file that a node without a shared disk has sent."""

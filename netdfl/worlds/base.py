@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
-from netdfl.core.fates import MessageCounts
+from netdfl.core.fates import FOREIGN, FateReason, MessageCounts
 from netdfl.core.interrupts import InterruptHandler, ending_signals, outside_loops
 from netdfl.core.process import few_collections
 from netdfl.core.renamed import renamed
@@ -52,8 +52,11 @@ class WorldListener(Protocol):
         `keeps`: its last checkpoint still exists.
         """
 
-    def refused(self, what: str) -> None:
-        """Handle the refusal of a process that does not belong to this run; `what` says in words what was refused."""
+    def refused(self, what: str, reason: FateReason = FOREIGN, src: NodeId | None = None) -> None:
+        """Handle the refusal of a process that does not belong to this run, or of a report of node `src`.
+
+        `what` says in words what was refused.
+        """
 
     def broke(self, error: Exception) -> None:
         """Handle an error that stops the world, and with it the run."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from netdfl.core.clock import RealClock
 from netdfl.core.control import EVALUATOR, Hello, Life, Order, Report
 from netdfl.core.errors import RunError
+from netdfl.core.fates import MALFORMED
 from netdfl.core.process import freed_kept
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, RunPlan, spread
@@ -82,6 +83,7 @@ class ProcessesWorld:
             listen,
             mine,
             lambda what: self.news.refused(what),
+            on_malformed=lambda node, what: self.news.refused(what, MALFORMED, node),
             num_nodes=size,
             together=getattr(self.scenario.world, "nodes_per_process", size),
         )

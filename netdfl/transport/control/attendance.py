@@ -88,6 +88,7 @@ class ControlServer:
         credentials: Credentials | None = None,
         on_refused: Callable[[str], None] = lambda what: None,
         *,
+        on_malformed: Callable[[NodeId, str], None] = lambda node, what: None,
         num_nodes: int = 1000,
         together: int = 1000,
     ) -> None:
@@ -100,10 +101,11 @@ class ControlServer:
                 reached from all network namespaces.
             credentials: with them all connections are mutual TLS, and its certificate proves which node a caller is.
             on_refused: called with a text about each refused caller.
+            on_malformed: called with a node and a text about each of its reports that `on_report` does not get.
             num_nodes: the number of nodes, each of which has a stream.
             together: the most nodes that share a connection.
         """
-        self._refused = on_refused
+        self._refused, self._malformed = on_refused, on_malformed
         self._guard = None if credentials is None else Guard(credentials, on_refused)
         self._epochs: dict[NodeId, int] = {}
         self._attended: dict[NodeId, int] = {}
@@ -183,8 +185,12 @@ class ControlServer:
 
     async def _hear(self, attendee: Attendee, reports: AsyncIterator[Report]) -> None:
         self._on_report(attendee, attendee.hello)
+        node = attendee.hello.node
         async for report in reports:
-            self._on_report(attendee, report)
+            if isinstance(report, Hello):  # a stream is of one node, whatever is said on it
+                self._malformed(node, f"{who(node)} introduced itself once more, as {who(report.node)}")
+            else:
+                self._on_report(attendee, report)
 
     async def _welcome(self, reports: AsyncIterator[Report], context: Any) -> Hello:
         first = await anext(aiter(reports), None)  # read first: a client that still writes hears no reason
