@@ -30,31 +30,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
+from netdfl.core.bounds import memory_of
 from netdfl.core.types import Kind, Message, NodeId, StepId, as_step
 from netdfl.node.shares import weight_alone
 from netdfl.transport.base import Fate
 
 OnMessages: TypeAlias = Callable[[StepId, Collection[NodeId]], None]
 """A function that the mailbox calls when messages arrive, with their step and their senders."""
-FEW_VALUES, PER_VALUE = 16, 128
-"""A message whose metadata has more than FEW_VALUES values counts PER_VALUE bytes for each further one: an empty map
-takes one byte on the wire, and this many in memory at most."""
 _DELIVERED = Fate.DELIVERED
 _NO_STEP = StepId(-1, 0)
 _NOBODY: frozenset[NodeId] = frozenset()
 _NOTHING: Mapping[NodeId, Message] = {}
 
 
-def _bytes_in(message: Message) -> int:
-    """Return how many bytes of memory a message takes: more than on the wire, if it has much metadata."""
-    payload = message.payload
-    more = _num_values(payload.meta) - FEW_VALUES if payload.meta else 0
-    return (payload.size or 0) + PER_VALUE * max(0, more)
-
-
-def _num_values(value: object) -> int:
-    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return 1 + sum(map(_num_values, inside))
+def _memory_of(message: Message) -> int:
+    return memory_of(message.payload, message.payload.size or 0)
 
 
 class _Bits(dict[NodeId, int]):
@@ -155,7 +145,7 @@ class Mailbox:
         kept[src] = message
         self._size += 1
         if self.peer_bytes and not awaited:
-            self._early[src] = self._early.get(src, 0) + _bytes_in(message)
+            self._early[src] = self._early.get(src, 0) + _memory_of(message)
         if self._on_awaited is not None and (awaited or step_id > self._awaited):
             self._on_awaited(step_id, (src,))
         return _DELIVERED
@@ -166,13 +156,13 @@ class Mailbox:
         The only such message of a sender never is, nor is a duplicate.
         """
         held = self._early.get(message.src, 0)
-        beyond = held > 0 and held + _bytes_in(message) > self.peer_bytes
+        beyond = held > 0 and held + _memory_of(message) > self.peer_bytes
         return beyond and not self.has_seen(message.src, message.at)
 
     def _no_longer_early(self, messages: Collection[Message]) -> None:
         """Subtract messages from their senders' bytes of early messages, because they are awaited now or were read."""
         for message in messages:
-            left = self._early.get(message.src, 0) - _bytes_in(message)
+            left = self._early.get(message.src, 0) - _memory_of(message)
             if left > 0:
                 self._early[message.src] = left
             else:
@@ -268,7 +258,7 @@ class Mailbox:
         return True
 
     def _take_late(self, message: Message) -> Fate | None:
-        nbytes = _bytes_in(message) if self.late_bytes else 0
+        nbytes = _memory_of(message) if self.late_bytes else 0
         if self._late_bytes and self._late_bytes + nbytes > self.late_bytes:
             if not self.has_seen(message.src, message.at) and self._serves_late(message):
                 return None

@@ -83,6 +83,14 @@ def test_messages_without_contents_are_bounded_too() -> None:
     assert 0 < fates.count(Fate.IN_FLIGHT) <= (1 << 20) / HELD_BYTES
 
 
+def test_much_metadata_counts_what_it_takes_in_memory() -> None:
+    node, much = Receiving(KeptSink(), peer_bytes=1 << 20), Payload(meta={"values": [[]] * 1000})
+    fates = [node.come(message(1, round, much), 100 * MS) for round in range(30)]
+    assert fates == [Fate.IN_FLIGHT] * 8 + [None] * 22
+    node.clock.run()
+    assert node.come(message(1, 8, much), 200 * MS) == Fate.IN_FLIGHT
+
+
 def test_a_single_message_is_held_whatever_its_size() -> None:
     sink = KeptSink()
     node = Receiving(sink, peer_bytes=1)

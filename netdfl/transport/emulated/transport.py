@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from netdfl.core.bounds import memory_of
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.control import CoreFlows, CoreRates
 from netdfl.core.fates import FateKind, FateReason
@@ -62,13 +63,15 @@ Measure = Callable[[NodeId, int, int, int, int], None]
 class ReceivedMessage:
     """A message that has come over the real network and is held until it is due on its emulated link.
 
-    `nbytes` are those of its frame. `direct`: the gRPC call that brought it is still open, and its answer carries the
-    fate; later a report does. `times`: what `Measure` gets besides the sender; None: it gets nothing.
+    `nbytes` are those of its frame, `memory` those that it counts while held. `direct`: the gRPC call that brought
+    it is still open, and its answer carries the fate; later a report does. `times`: what `Measure` gets besides the
+    sender; None: it gets nothing.
     """
 
     message: Message
     link_header: LinkHeader
     nbytes: int
+    memory: int
     direct: bool = True
     fate: Fate | None = None
     times: tuple[int, int, int, int] | None = None
@@ -327,9 +330,10 @@ class EmulatedTransport:
         read, nbytes = LinkHeader.read(link_header), frame_size(message.payload)
         if self._checks is not None and (refusal := self._checks.refusal(message)) is not None:
             return refusal
-        if not self._hold(message.src, nbytes):
+        memory = memory_of(message.payload, nbytes)
+        if not self._hold(message.src, memory):
             return None
-        held = ReceivedMessage(message, read, nbytes)
+        held = ReceivedMessage(message, read, nbytes, memory)
         edge = self._half((message.src, message.dst), True)
         order_key = self._order_key(edge, message)
         unit = InFlight.of(edge, held, message.id, nbytes, order_key, read.copy, corrupted=read.corrupted)
@@ -338,10 +342,10 @@ class EmulatedTransport:
         held.direct = False
         return held.fate or Fate.IN_FLIGHT
 
-    def _hold(self, src: NodeId, nbytes: int) -> bool:
+    def _hold(self, src: NodeId, memory: int) -> bool:
         """Count a message of `src` as held, and return True; return False if `src` has too many bytes here already."""
         before = self._held_bytes.get(src, 0)
-        after = before + nbytes + HELD_BYTES
+        after = before + memory + HELD_BYTES
         if self._peer_bytes and before and (src in self._beyond or after > self._peer_bytes):
             self._beyond.add(src)
             return False
@@ -350,7 +354,7 @@ class EmulatedTransport:
 
     def _no_longer_held(self, held: ReceivedMessage) -> None:
         src = held.message.src
-        if left := self._held_bytes[src] - held.nbytes - HELD_BYTES:
+        if left := self._held_bytes[src] - held.memory - HELD_BYTES:
             self._held_bytes[src] = left
         else:
             del self._held_bytes[src]
