@@ -40,10 +40,12 @@ class CurveBand(NamedTuple):
     Attributes:
         at: the abscissas: rounds, seconds or bytes.
         found: the mean with its interval at each of them.
+        cut: whether a run goes on where the curve ends.
     """
 
     at: tuple[float, ...]
     found: tuple[Estimate, ...]
+    cut: bool = False
 
 
 def by_round(ran: CellResult, metric: str) -> Trace:
@@ -63,6 +65,7 @@ ALIKE = 0.01
 """The distance up to which two curves can't be told apart by eye, as a share of the height of all curves."""
 TIME = "time (s)"
 ABSCISSAS = {"round": by_round, TIME: by_time, BYTES_SENT: sent}
+_OVER = {"round": "rounds", TIME: "time", BYTES_SENT: "bytes"}
 
 
 def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> CurveBand:
@@ -78,7 +81,7 @@ def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> Cur
     places = usable[0][0] if same else list(np.linspace(start, end, GRID)) if end > start else []
     columns = [[float(np.interp(x, at, values)) for at, values in usable] for x in places]
     found = tuple(within((estimate_log if log else estimate)(column), metric) for column in columns)
-    return CurveBand(tuple(map(float, places)), found)
+    return CurveBand(tuple(map(float, places)), found, any(at[-1] > end for at, _ in usable))
 
 
 def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: bool = False) -> None:
@@ -171,10 +174,9 @@ def _note(panels: Mapping[str, Mapping[str, CurveBand]], num_seeds: int, most: i
     if num_seeds < 2:
         return note
     note += "; band: its 95 % confidence interval" if most <= MOST_BANDS else f"; no bands, as there are {most} lines"
-    ends = [name for name in panels if name != "round"]
-    return (
-        f"{note}; over time{' and bytes' * (BYTES_SENT in ends)} to where the first of the runs ended" if ends else note
-    )
+    cut = [_OVER[name] for name, bands in panels.items() if any(each.cut for each in bands.values())]
+    over = " and ".join(filter(None, [", ".join(cut[:-1]), *cut[-1:]]))
+    return f"{note}; over {over} to where the first of the runs ended" if cut else note
 
 
 def _heights(bands: Mapping[str, CurveBand], *, log: bool) -> dict[str, dict[float, float]]:
@@ -210,7 +212,7 @@ def _are_alike(a: Mapping[float, float], b: Mapping[float, float]) -> bool:
 
 
 def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand], looks: Mapping[str, tuple[str, Stroke]]) -> None:
-    for name, (at, found) in bands.items():
+    for name, (at, found, _) in bands.items():
         color, stroke = looks[name]
         if len(bands) <= MOST_BANDS:
             axes.fill_between(at, [e.low for e in found], [e.high for e in found], color=color, alpha=0.18, lw=0)

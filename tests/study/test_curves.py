@@ -221,6 +221,17 @@ def test_the_note_of_learning_curves_is_about_intervals_over_seeds(tmp_path: Pat
     assert [len(axes.collections) for axes in drawn] == [1, 0]
 
 
+def test_learning_curves_say_over_what_they_end_with_the_first_run(tmp_path: Path, drawn: list[Axes]) -> None:
+    """Of two runs of which one died, the mean over rounds has no more rounds than that one."""
+    short, long = (
+        fleet_run(tmp_path / str(seed), Cell("", (), seed, ()), errors)
+        for seed, errors in enumerate(([3.0, 2.0], [3.0, 2.0, 1.0]))
+    )
+    draw_learning([short, long], "error", tmp_path)
+    (note,) = {axes.get_figure().legends[0].get_title().get_text() for axes in drawn}  # type: ignore[union-attr]
+    assert " ".join(note.split()).endswith("; over rounds to where the first of the runs ended")
+
+
 def test_each_level_has_a_row_of_curves_with_bands_where_all_together_are_too_many(
     tmp_path: Path, drawn: list[Axes]
 ) -> None:
