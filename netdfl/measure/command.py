@@ -21,6 +21,7 @@ from netdfl.measure.landscape import direction, line, plane
 from netdfl.measure.pictures import draw_lines, draw_planes
 from netdfl.measure.surface import LossSurface
 from netdfl.record.plain_json import dump_json
+from netdfl.report.words import bounded
 from netdfl.running.models import TrainedRun
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic
 
@@ -84,7 +85,9 @@ def measure(run: TrainedRun, what: str, settings: Settings, say: Callable[[str],
         for name, data in pictures.items():
             write_whole(folder / name, data)
         path = folder / f"{what}.json"
-        head = {"schema": f"netdfl/{what}/1", "samples": settings.samples, "seed": settings.seed}
+        taken = len(run.problem.trained)  # the gap is that of all
+        samples = taken if what == "gap" else min(taken, settings.samples)
+        head = {"schema": f"netdfl/{what}/1", "samples": samples, "seed": settings.seed}
         write_whole(path, (dump_json({**head, **found}) + "\n").encode())
     return path
 
@@ -129,7 +132,8 @@ def _sharpness(run: TrainedRun, settings: Settings, say: Callable[[str], None]) 
             "loss": surface.value(surface.at),
             "gradient_norm": float(surface.gradient().norm()),
         }
-        largest = ", ".join(f"{value:.4g}" for value in spectrum.largest)
+        errors = zip(spectrum.largest, spectrum.errors, strict=True)
+        largest = ", ".join(bounded(f"{value:.4g}", value, error) for value, error in errors)
         say(f"{name}: largest eigenvalues {largest}; trace {trace.value:.4g} ± {trace.error:.2g}")
     return {"models": models}, {}
 

@@ -45,6 +45,15 @@ def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
 
 
+LEAST_ERROR = 1e-3
+"""The relative error from which on a number is shown with the bound on its error."""
+
+
+def bounded(text: str, value: float, error: float) -> str:
+    """Return the `text` of a number, with the bound on its error if that is not small."""
+    return f"{text} ± {error:.2g}" if error > LEAST_ERROR * abs(value) else text
+
+
 def some(items: Sequence[object], most: int = 8) -> str:
     """Return the first items of a list as text: `4, 5, 6 and 40 more`."""
     shown = ", ".join(map(str, items[:most]))

@@ -182,6 +182,28 @@ def test_the_report_shows_what_was_measured(run: TrainedRun) -> None:
     assert f"<td>{100 * gap['gap_accuracy']:+.1f} points</td>" in page
 
 
+def test_eigenvalues_that_are_not_well_known_have_the_bound_on_their_error(
+    run: TrainedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netdfl.measure.command.MOST_STEPS", 6)
+    said: list[str] = []
+    found = json.loads(measure(run, "sharpness", Settings(samples=40, local=0, probes=2), said.append).read_text())
+    average, page = found["models"]["average"], render(open_run(run.path))
+    known = [error <= 1e-3 * value for value, error in zip(average["eigenvalues"], average["errors"], strict=True)]
+    assert not all(known)
+    told = said[0].partition("eigenvalues ")[2].partition("; trace")[0].split(", ")
+    assert [" ± " not in each for each in told] == known
+    for value, error, well in zip(average["eigenvalues"], average["errors"], known, strict=True):
+        assert well or f"{value:.3g} ± {error:.2g}" in page
+
+
+def test_the_number_of_samples_is_that_of_those_taken(run: TrainedRun) -> None:
+    every = len(run.problem.trained)
+    for what, asked, taken in (("sharpness", 40, 40), ("sharpness", 10**6, every), ("gap", 40, every)):
+        path = measure(run, what, Settings(samples=asked, local=0, count=1, probes=2), lambda line: None)
+        assert json.loads(path.read_text())["samples"] == taken
+
+
 def test_what_can_not_be_measured_is_refused(run: TrainedRun, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no measurement 'beauty'; expected one of sharpness, landscape, gap"):
         measure(run, "beauty", Settings(), print)

@@ -12,7 +12,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import read_plain, read_plain_bytes
 from netdfl.record.run import Run
 from netdfl.report.data.section import Picture, Section, Table
-from netdfl.report.words import figure
+from netdfl.report.words import bounded, figure
 
 MOST_BYTES = 8 << 20
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -38,7 +38,8 @@ def sharpness(run: Run) -> Section | None:
 
 
 def _curved(name: str, of: Mapping[str, Any]) -> Sequence[str]:
-    largest = ", ".join(figure(float(value)) for value in of["eigenvalues"])
+    found = zip(map(float, of["eigenvalues"]), map(float, of["errors"]), strict=True)
+    largest = ", ".join(bounded(figure(value), value, error) for value, error in found)
     trace = f"{figure(float(of['trace']))} ± {float(of['trace_error']):.2g}"
     return [name, largest, figure(float(of["smallest"])), trace, figure(float(of["loss"]))]
 
