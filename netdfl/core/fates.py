@@ -26,6 +26,7 @@ FateReason = NewType("FateReason", str)
 NO_REASON = FateReason("")
 LOSS, CORRUPT, QUEUE, SCRIPTED = map(FateReason, ("loss", "corrupt", "queue", "scripted"))
 DOWN, RESET, GONE, FOREIGN, MALFORMED = map(FateReason, ("down", "reset", "gone", "foreign", "malformed"))
+OVERLOADED = FateReason("overloaded")
 """The reasons why messages were lost or refused that more than one module uses."""
 
 

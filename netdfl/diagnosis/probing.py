@@ -12,13 +12,12 @@ detector.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.types import Kind, LogicalId, Message, NodeId, Payload, StepId, unicasts
+from netdfl.core.types import Kind, LogicalId, Message, NodeId, Payload, StepId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.probes import AndDetector, EdgeChasingProbe, OrDetector
 from netdfl.diagnosis.why import Grounds, Need, Reason, ReasonKind
@@ -53,7 +52,6 @@ class DeadlockProber:
         self._fresh = self._told = False
         self._sent: Counter[NodeId] = Counter()
         self._numbers: Counter[NodeId] = Counter()
-        self._tasks: set[asyncio.Task[None]] = set()
         node.mailbox.on(Kind.PROBE, self.take)
 
     async def run(self) -> None:
@@ -158,11 +156,8 @@ class DeadlockProber:
             self._tell(Cause.LOST_MESSAGE, [(node, wait.round) for node in sorted(sure)])
 
     def _send(self, probes: Sequence[EdgeChasingProbe]) -> None:
-        if not probes or self._still():
-            return
-        task = asyncio.get_running_loop().create_task(self.node.transport.send(unicasts(map(self._message, probes))))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for probe in () if self._still() else probes:
+            self.node.post(self._message(probe))
 
     def _message(self, probe: EdgeChasingProbe) -> Message:
         wait, me = self._wait, self.node

@@ -29,7 +29,6 @@ better than they are.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,8 +49,8 @@ from netdfl.core.types import (
     PeerMessage,
     StepId,
     messages_of,
-    unicasts,
 )
+from netdfl.node.background import BackgroundSends
 from netdfl.transport.base import CheckingSink, Fate, Sink, Transport, deliver_one
 
 FIRST_NS = 500_000_000
@@ -103,6 +102,7 @@ class AcknowledgingTransport:
         still: Callable[[], bool] = lambda: False,
         gave_up: Callable[[Message], None] = lambda message: None,
         came_again: Callable[[Message], None] = lambda message: None,
+        left_out: Callable[[Message], None] = lambda message: None,
     ) -> None:
         """Send and receive through the transport `inner`.
 
@@ -116,6 +116,7 @@ class AcknowledgingTransport:
             still: returns whether the node is paused; nothing is sent again meanwhile.
             gave_up: called with each message that was sent as often as allowed and is still unacknowledged.
             came_again: called once with each arriving data message of a round before the one given to `join_at`.
+            left_out: called with each acknowledgement that is not sent because too many messages wait for its receiver.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still, self.keeps, self.gave_up, self.came_again = still, keeps, gave_up, came_again
@@ -128,7 +129,7 @@ class AcknowledgingTransport:
         self._took: deque[int] = deque(maxlen=16)
         self._sink: Sink | None = None
         self._checks: CheckingSink | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = BackgroundSends(inner.send, left_out)
         self._closed = False
 
     # as a transport
@@ -259,13 +260,7 @@ class AcknowledgingTransport:
         entry.message = entry.message._replace(attempt=entry.message.attempt + 1)
         entry.sent_ns.append(self.clock.now_ns())
         self._arm(sent)
-        self._post(entry.message)
-
-    def _post(self, message: Message) -> None:
-        """Send `message` in a background task, without waiting for it."""
-        task = asyncio.get_running_loop().create_task(self.inner.send(unicasts([message])))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._background.send(entry.message)
 
     # as a sink
 
@@ -311,7 +306,7 @@ class AcknowledgingTransport:
         if self._closed:
             return
         if at_once or not self.keeps or _is_in(self._saved, id):
-            self._post(ack)
+            self._background.answer(ack)
         else:
             self._held[id] = ack
 
@@ -322,7 +317,7 @@ class AcknowledgingTransport:
         """
         self._saved = read
         for id in [each for each in self._held if _is_in(read, each)]:
-            self._post(self._held.pop(id))
+            self._background.send(self._held.pop(id))
 
     def _replied(self, reply: Message) -> None:
         entry = self._unacknowledged.pop((reply.src, LogicalId(Kind.REQUEST, reply.at)), None)

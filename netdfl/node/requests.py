@@ -28,9 +28,12 @@ MOST_KEPT = WINDOW
 class Requests:
     """The requests of peers to one node: passed to the function that answers them, and kept until there is one."""
 
-    def __init__(self, ledger: NodeLedger) -> None:
-        """Record refused requests in `ledger`. `answered` is the round and step of the last answer, by peer."""
-        self._ledger = ledger
+    def __init__(self, ledger: NodeLedger, is_full: Callable[[NodeId], bool] = lambda peer: False) -> None:
+        """Record refused requests in `ledger`; keep those of a peer while `is_full` says that it takes no answers.
+
+        `answered` is the round and step of the last answer, by peer.
+        """
+        self._ledger, self._is_full = ledger, is_full
         self._answer: Callable[[Message], None] | None = None
         self._kept: list[Message] = []
         self.answered: dict[NodeId, tuple[int, int]] = {}
@@ -50,7 +53,7 @@ class Requests:
 
         None: the request must be sent again, because enough requests of its sender are kept already.
         """
-        if self._answer is None:
+        if self._answer is None or self._is_full(message.src):
             if sum([each.src == message.src for each in self._kept]) >= MOST_KEPT:
                 return None
             self._kept.append(message)

@@ -8,7 +8,6 @@ here, as the methods of `Node`, a `RoundContext`: messages, waits, deadlines, ac
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
+from netdfl.core.fates import OVERLOADED
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import (
     Inbox,
@@ -38,6 +38,7 @@ from netdfl.core.types import (
 from netdfl.core.whose import own_place
 from netdfl.mixing.base import MeteredMixing
 from netdfl.node.asking import StatusQueries
+from netdfl.node.background import MOST_WAITING, BackgroundSends
 from netdfl.node.delivery import AcknowledgingTransport, ResendPolicy
 from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
@@ -149,7 +150,8 @@ class Node:
         )
         self._draws = OwnDraws.of(self.id, self.algorithm, self.streams)
         self.waits = Waits(self.id, self.mailbox, self.clock, asking, self.can_ask, self._draws)
-        self.requests = Requests(self.ledger)
+        self._background = BackgroundSends(lambda multicasts: self.transport.send(multicasts), self._left_out)
+        self.requests = Requests(self.ledger, self._background.is_full)
         self.non_finite = NonFinitePolicy(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
         self.models = StateTransfer(self)
@@ -158,7 +160,6 @@ class Node:
         self._counting: MeteredMixing | None = mixing if isinstance(mixing, MeteredMixing) else None
         self.latest: NodeState | None = None
         self._held = 0.0
-        self._replies: set[asyncio.Task[None]] = set()
         self.round, self.born_ns = -1, 0
         self._steps: dict[int, int] = {}  # the exchanges of the round that was asked about last
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
@@ -179,6 +180,7 @@ class Node:
                 still=self.still,
                 gave_up=self._gave_up,
                 came_again=self._came_again,
+                left_out=self._left_out,
             )
             self.transport = self.delivery
         self.transport.attach(self.sink or self.mailbox)
@@ -378,10 +380,14 @@ class Node:
         self.post(reply._replace(attempt=request.attempt))
 
     def post(self, message: Message) -> None:
-        """Send a message in a background task."""
-        task = asyncio.get_running_loop().create_task(self.transport.send(unicasts([message])))
-        self._replies.add(task)
-        task.add_done_callback(self._replies.discard)
+        """Send a message in a background task; leave it out if too many wait for its receiver."""
+        self._background.answer(message)
+
+    def _left_out(self, message: Message) -> None:
+        what = (
+            f"{MOST_WAITING} messages wait for node {message.dst}, which takes none: no more are sent to it meanwhile"
+        )
+        self.ledger.refused((message.dst, self.id), OVERLOADED, what)
 
     def owed(self, peer: NodeId) -> bool:
         """Return whether this node's request to `peer` is unanswered and will be sent again."""

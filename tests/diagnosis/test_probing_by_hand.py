@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind, LogicalId, Message, Multicast, Payload, StepId, messages_of
+from netdfl.core.types import Kind, LogicalId, Message, Payload, StepId
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.probing import BACKOFF, MOST_PATH, DeadlockProber
 from netdfl.diagnosis.why import Grounds, Need, Reason, ReasonKind
@@ -68,12 +67,9 @@ class Desk:
             waits=SimpleNamespace(current=current, gone=frozenset()),
             requests=SimpleNamespace(serving=False, answered={}),
             delivery=None,
-            transport=SimpleNamespace(send=self.send),
+            post=self.sent.append,
         )
         self.probing = DeadlockProber(self.node, after_ns=AFTER_NS, found=self.found.append, still=lambda: still)
-
-    async def send(self, multicasts: Sequence[Multicast]) -> None:
-        self.sent += messages_of(multicasts)
 
     async def look(self, num: int) -> None:
         """Go on until it has looked so often."""

@@ -31,7 +31,7 @@ from google.protobuf.message import DecodeError
 from netdfl.core.bounds import STREAMS_A_PAIR, STREAMS_BESIDE
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
-from netdfl.core.fates import FOREIGN, MALFORMED, Fate, FateReason
+from netdfl.core.fates import FOREIGN, MALFORMED, OVERLOADED, Fate, FateReason
 from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger, Sink, deliver_one
@@ -324,9 +324,7 @@ class DataServicer:
             what = f"node {header.src} sent a message of epoch {header.epoch} and is in epoch {newest}"
             raise ForeignMessage(what, reason=FateReason("stale_epoch"))
         if len(self._waiting[header.src]) >= self._most_waiting:  # flow control keeps honest senders below this
-            raise MessageError(
-                f"node {header.src} has {self._most_waiting} calls waiting already", reason=FateReason("overloaded")
-            )
+            raise MessageError(f"node {header.src} has {self._most_waiting} calls waiting already", reason=OVERLOADED)
 
     async def _deliver(
         self, header: wire.Header, payload: Payload, link_header: bytes | None, reference: bytes | None = None

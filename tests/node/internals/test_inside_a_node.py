@@ -10,9 +10,9 @@ from tests.node.node_desk import ME, SHARE, Desk
 async def test_what_a_node_sends_beside_its_rounds_is_held_until_it_has_sent() -> None:
     desk = Desk()
     desk.node.reply(Message(1, ME, Kind.REQUEST, 0, 6, 1, 5, Payload()), SHARE)
-    assert len(desk.node._replies) == 1
+    assert len(desk.node._background._tasks) == 1
     await settle()
-    assert desk.node._replies == set()
+    assert desk.node._background._tasks == set()
 
 
 def test_a_node_that_is_made_is_done_with_no_step() -> None:
