@@ -84,12 +84,13 @@ def table(
     from netdfl.study.claims.given import rule
     from netdfl.study.claims.page import table as made
     from netdfl.study.claims.page import write_or_check
-    from netdfl.study.claims.rows import RowFolder
+    from netdfl.study.claims.rows import RowFolder, computing_code
     from netdfl.study.claims.work import ClaimStudy
 
     study = ClaimStudy(rule(), RowFolder(rows))
     if write is None:
         print(made(study), end="")
+        print(f"\nThe code of this netdfl is {computing_code()[:8]}.")
     elif not write_or_check(write, study, check=check):
         print(f"{write} is out of date: netdfl claims table --write {write}")
         raise typer.Exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from netdfl.cli import claims as claims_commands
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
@@ -23,9 +23,9 @@ from netdfl.study.background import in_background, stop_background
 from netdfl.study.cells import StudyProgress, run_all
 from netdfl.study.claims import rows as rows_of_cells
 from netdfl.study.claims.deciding import decide
-from netdfl.study.claims.given import Rule, cells_of, read_rule, rule
-from netdfl.study.claims.page import BEGIN, END, filled, table, write_or_check
-from netdfl.study.claims.rows import CellRow, Proof, RowFolder
+from netdfl.study.claims.given import cells_of, read_rule, rule
+from netdfl.study.claims.page import table
+from netdfl.study.claims.rows import Proof, RowFolder, row_name
 from netdfl.study.claims.work import BackgroundWork, ClaimStudy
 from netdfl.study.keeping import source_commit
 from netdfl.study.progress import StudyState, plans_of
@@ -33,59 +33,9 @@ from netdfl.study.reproduce import SCENARIOS
 from netdfl.study.trials import published as published_figures
 from netdfl.study.trials import scenario_of, trials
 from tests.in_process import InProcess
+from tests.study.claim_rows import SMALL, STAND_IN, a_row, noisy_rows, rule_of, seeds
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = """
-schema: netdfl/claims/1
-level: 0.05
-looks: [2]
-budget: 1h
-proof_rounds: 1
-claims:
-  momentum:
-    says: Momentum adds to DFedAvg
-    paper: "004"
-    table: T1
-    figure: mean_last_5
-    better: MNIST/IID/DFedAvgM
-    worse: MNIST/IID/DFedAvg
-    instead:
-      on: ten classes of noise
-      sets:
-        - "task.dataset={name: stand_in:pictures}"
-        - "task.model={name: mlp, hidden: [4]}"
-        - nodes=3
-        - rounds=2
-        - "topology={kind: full}"
-        - algorithm.local_steps=1
-"""
-STAND_IN = '''
-import numpy as np
-from netdfl.training.data.dataset import Dataset
-
-def pictures(root, /):
-    """Ten classes of 6x6 noise around a mean each."""
-    rng = np.random.default_rng(0)
-    means = rng.standard_normal((10, 1, 6, 6))
-    def split(n):
-        y = np.arange(n) % 10
-        return (means[y] + rng.standard_normal((n, 1, 6, 6))).astype(np.float32), y.astype(np.int64)
-    return Dataset(*split(60), *split(30), 10)
-'''
-
-
-def rule_of(num: int, *, instead: bool = True, looks: str = "3, 5", first_seed: int = 0) -> Rule:
-    """A rule with `num` claims on the same two cells, printed with a gain of 1.62."""
-    head = f"schema: netdfl/claims/1\nlevel: 0.05\nlooks: [{looks}]\nbudget: 1h\nproof_rounds: 20\nclaims:\n"
-    label = "Fashion-MNIST/Path(1)/10 clients/{}/QSGD-4bit"
-    sides = f"better: {label.format('FedSAM')}, worse: {label.format('FedAvg')}"
-    more = f", first_seed: {first_seed}" + (", instead: {on: elsewhere, sets: []}" if instead else "")
-    lines = [f"  c{n}: {{says: x, paper: '003', table: TII, figure: last, {sides}{more}}}" for n in range(num)]
-    return read_rule(head + "\n".join(lines))
-
-
-def seeds(*gains: float) -> dict[int, float]:
-    return dict(enumerate(gains))
 
 
 def test_every_claim_is_of_cells_that_can_be_run_and_prints_what_it_says() -> None:
@@ -180,15 +130,6 @@ def test_where_nothing_differs_claims_seldom_hold_or_fail() -> None:
 rule_of_four = rule_of(4)
 
 
-def a_row(**changes: object) -> CellRow:
-    row = CellRow(
-        cell="c", file="f", method="m", sets=("a=1", "seed=0"), seed=0, rounds=6, verdict="done",
-        course=(0.1, 0.5, 0.9, 0.8, 0.8, 0.7), train_accuracy=0.95, partition="p", event_log_hash="e",
-        arithmetic="here", proof="log", commit="", cpu_s=60.0, bytes_sent=1, versions={},
-    )  # fmt: skip
-    return replace(row, **changes)  # type: ignore[arg-type]
-
-
 def test_figures_of_a_row_are_those_of_its_course() -> None:
     row = a_row()
     known = {"last": 70, "best": 90, "mean_last_5": 74, "gap": 25, "rounds_to_50": 2, "rounds_to_95": 7}
@@ -219,16 +160,6 @@ def test_a_damaged_row_is_named(tmp_path: Path) -> None:
         RowFolder(tmp_path).rows()
 
 
-def noisy_rows(folder: RowFolder, study: ClaimStudy, num: int, **changes: object) -> None:
-    """Write rows of both sides for `num` seeds, with gains that decide nothing."""
-    for seed in range(num):
-        for side, wanted in study.cells["momentum"].items():
-            accuracy = 0.5 + (0.1 * (-1) ** seed if side == "better" else 0)
-            sets = wanted.cell(seed).sets
-            row = a_row(file=wanted.file.stem, method=wanted.method, sets=sets, seed=seed, course=(accuracy,))
-            folder.add(replace(row, **(changes if side == "better" else {})))  # type: ignore[arg-type]
-
-
 def test_seeds_are_added_until_a_claim_is_decided_or_the_last_look_is_over(tmp_path: Path) -> None:
     folder = RowFolder(tmp_path)
     study = ClaimStudy(read_rule(SMALL.replace("looks: [2]", "looks: [2, 3]")), folder)
@@ -248,6 +179,47 @@ def test_runs_that_cannot_be_compared_make_no_pair(tmp_path: Path, changes: dict
     assert len(study.gains()["momentum"]) == 2
     noisy_rows(folder, study, 2, **changes)
     assert study.gains()["momentum"] == {}
+
+
+def test_a_pair_that_rounds_differently_is_run_again_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdfl.study.claims.work.arithmetic", lambda: "here")
+    study = ClaimStudy(read_rule(SMALL), RowFolder(tmp_path))
+    noisy_rows(study.rows, study, 2, arithmetic="elsewhere")
+    better = study.cells["momentum"]["better"]
+    assert list(study.missing("momentum")) == [(better, 0), (better, 1)]
+    noisy_rows(study.rows, study, 2, arithmetic="here")
+    assert list(study.missing("momentum")) == []
+    for row in study.rows.rows().values():
+        study.rows.add(replace(row, arithmetic="elsewhere"))
+    assert list(study.missing("momentum")) == []
+    worse = study.cells["momentum"]["worse"]
+    (tmp_path / f"{row_name(worse.file.stem, worse.cell(1).sets)}.json").unlink()
+    assert list(study.missing("momentum")) == [(better, 1), (worse, 1)]
+
+
+def test_a_row_counts_while_its_scenario_is_the_same(stand_in: Path) -> None:
+    files = {each.file for each in ClaimStudy(read_rule(SMALL), RowFolder(stand_in)).cells["momentum"].values()}
+    scenarios = stand_in / "scenarios"
+    scenarios.mkdir()
+    for file in files:
+        (scenarios / file.name).write_text(file.read_text())
+
+    def study() -> ClaimStudy:
+        return ClaimStudy(read_rule(SMALL), RowFolder(stand_in / "rows"), scenarios)
+
+    for wanted in study().cells["momentum"].values():
+        row = a_row(file=wanted.file.stem, method=wanted.method, sets=wanted.cell(0).sets)
+        study().rows.add(replace(row, scenario=study().scenario_hash(wanted)))
+    assert len(study().counted()) == 2
+    for file in scenarios.iterdir():
+        file.write_text("# a comment\n" + file.read_text())
+    assert len(study().counted()) == 2
+    for file in scenarios.iterdir():
+        file.write_text(re.sub(r"lr: *[0-9.]+", "lr: 0.7", file.read_text()))
+    assert study().counted() == {}
+    for row in study().rows.rows().values():
+        study().rows.add(replace(row, scenario=""))
+    assert len(study().counted()) == 2
 
 
 @pytest.fixture
@@ -282,6 +254,7 @@ def test_the_work_proves_each_method_runs_its_cells_and_redoes_what_no_longer_ho
         assert (row.rounds, len(row.course), row.verdict) == (2, 2, "done")
         assert row.proof == proofs[f"004_t1_mnist-{row.method}-{row.arithmetic[:8]}"].event_log_hash
         assert row.commit == source_commit()
+        assert len(row.scenario) == 64
         assert row.cpu_s > 0
     decision = study.decisions()["momentum"]
     gains = [
@@ -360,57 +333,6 @@ def test_a_cell_in_the_background_ends_at_its_limit_of_cpu_time(tmp_path: Path) 
     done = subprocess.run(words, check=False, cwd=ROOT, timeout=600)
     assert done.returncode == -signal.SIGXCPU
     assert not (tmp_path / "run" / "result.json").exists()
-
-
-def test_the_page_has_the_table_of_the_rows(tmp_path: Path) -> None:
-    study = ClaimStudy(read_rule(SMALL), RowFolder(tmp_path / "rows"))
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
-    assert not write_or_check(page, study, check=True)
-    assert write_or_check(page, study, check=False)
-    assert write_or_check(page, study, check=True)
-    text = page.read_text()
-    assert text.startswith(f"before\n\n{BEGIN}\n| claim | printed in |")
-    assert text.endswith(f"{END}\n\nafter\n")
-    assert "| Momentum adds to DFedAvg | 004 T1 | +0.22 | ten classes of noise |  | 0 |  | **undecided** |" in text
-    assert "| 0 min; cost not known yet |" in text
-    assert "0.0 of 1 hours of CPU time are spent. 1 of 1 claims are undecided." in text
-    with pytest.raises(InputError, match="needs a line"):
-        filled("nothing", study)
-
-
-def test_the_p_value_of_the_table_is_the_one_that_decided(tmp_path: Path) -> None:
-    study = ClaimStudy(rule_of(1, instead=False), RowFolder(tmp_path))
-    for seed, gain in enumerate((0.0002, -0.0002, 0.0001, -0.0001, 0.00015)):
-        for side, wanted in study.cells["c0"].items():
-            course = (0.5 + (gain if side == "better" else 0),)
-            study.rows.add(
-                a_row(file=wanted.file.stem, method=wanted.method, sets=wanted.cell(seed).sets, course=course)
-            )
-    found = study.decisions()["c0"]
-    assert (found.word, found.p) == ("fails", 1)
-    assert f"| {found.p_less:.2g} (half or more) | **fails**: the gain is less than half" in table(study)
-
-
-def test_a_run_that_serves_two_claims_is_spent_once(tmp_path: Path) -> None:
-    folder = RowFolder(tmp_path)
-    for sets, log in ((("a",), "e"), (("b",), "e"), (("c",), "f")):
-        folder.add(a_row(sets=sets, event_log_hash=log))
-    assert ClaimStudy(rule_of(1), folder).spent_s() == 120
-
-
-def test_a_table_needs_rows_and_a_page_that_is_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no folder .*nothing with rows of finished cells; go to a clone"):
-        claims_commands.table(tmp_path / "nothing")
-    with pytest.raises(InputError, match="--check says whether a page is up to date"):
-        claims_commands.table(tmp_path, check=True)
-    with pytest.raises(InputError, match="can't be read"):
-        claims_commands.table(tmp_path, write=tmp_path / "no" / "page.md")
-
-
-def test_the_table_in_the_documentation_is_that_of_the_committed_rows() -> None:
-    study = ClaimStudy(rule(), RowFolder(ROOT / "docs/reproduction/rows"))
-    assert table(study) in (ROOT / "docs/reproduction.md").read_text(encoding="utf-8")
 
 
 HOLDING = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import writing
 from netdfl.study.claims.deciding import TOO_SMALL, Decision
 from netdfl.study.claims.given import Claim
+from netdfl.study.claims.rows import proof_name
 from netdfl.study.claims.work import ClaimStudy
 from netdfl.study.summary import markdown_table
 
@@ -32,7 +34,17 @@ def table(study: ClaimStudy) -> str:
     rows = [list(_row(study, name, claim, decisions[name])) for name, claim in study.rule.claims.items()]
     spent = f"{study.spent_s() / 3600:.1f} of {study.rule.budget_s / 3600:g} hours of CPU time are spent."
     open_ones = [name for name, decision in decisions.items() if decision.word == "undecided"]
-    return f"{markdown_table(HEADINGS, rows)}\n{spent} {len(open_ones)} of {len(decisions)} claims are undecided.\n"
+    verdicts = f"{spent} {len(open_ones)} of {len(decisions)} claims are undecided."
+    return f"{markdown_table(HEADINGS, rows)}\n{verdicts}\n{_proved(study)}"
+
+
+def _proved(study: ClaimStudy) -> str:
+    """Return a table of how many rows were proved last by which version of the code, on machines that round how."""
+    proofs = study.rows.proofs()
+    of_rows = [proofs.get(proof_name(row.file, row.method, row.arithmetic)) for row in study.counted().values()]
+    counts = Counter(("none", "") if proof is None else (proof.code[:8], proof.arithmetic[:8]) for proof in of_rows)
+    rows = [[str(num), *proved] for proved, num in sorted(counts.items())]
+    return f"\n{markdown_table(('rows', 'proved last by the code', 'rounding'), rows)}" if rows else ""
 
 
 def _row(study: ClaimStudy, name: str, claim: Claim, decision: Decision) -> Iterator[str]:
@@ -45,7 +57,8 @@ def _row(study: ClaimStudy, name: str, claim: Claim, decision: Decision) -> Iter
     yield "" if gain is None else f"{gain.mean:+.2f}{unit} ({gain.low:+.2f} to {gain.high:+.2f})"
     yield f"{decision.seeds}" + (f", from seed {claim.first_seed}" if claim.first_seed else "")
     yield _p(decision)
-    yield f"**{decision.word}**" + (f": {decision.why}" if decision.why else "")
+    why = decision.why or study.blocked(name, decision)
+    yield f"**{decision.word}**" + (f": {why}" if why else "")
     yield _cost(study, name, decision)
 
 
@@ -60,7 +73,7 @@ def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
     """Return, as text, the CPU time that a claim's runs took and, if it is open, the time that its next test needs."""
     spent = f"{study.cost_s(name) / 60:.0f} min"
     seeds = study.next_seeds({name: decision}).get(name)
-    if seeds is None:
+    if seeds is None or study.blocked(name, decision):
         return spent
     each = [study.estimate_s(wanted) for wanted in study.cells[name].values()]
     known = [cost for cost in each if cost is not None]

@@ -55,6 +55,7 @@ class CellRow:
         cpu_s: the CPU time in seconds.
         bytes_sent: the bytes of all messages.
         versions: the versions of packages.
+        scenario: the hash of the scenario, without its seed; empty in rows that were made before rows had it.
         schema: the version of the file format.
     """
 
@@ -75,6 +76,7 @@ class CellRow:
     cpu_s: float
     bytes_sent: int
     versions: Mapping[str, str | None]
+    scenario: str = ""
     schema: str = SCHEMA
 
     @property
@@ -197,10 +199,10 @@ def _read(folder: Path, form: type[_Form], lists: tuple[str, ...]) -> Iterator[_
             raise InputError(f"{file} is no row of a finished cell ({error!r}); delete it to run it again") from error
 
 
-def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof) -> CellRow:
+def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof, scenario: str) -> CellRow:
     """Return the stored form of the result of a cell that has run to its end.
 
-    `proof` is the result of the short test run of its method by the present code.
+    `proof` is the result of the short test run of its method by the present code, `scenario` the scenario's hash.
     """
     result = ran.result or {}
     found = all_evaluations(open_run(ran.path)).get("test_accuracy", [])
@@ -223,6 +225,7 @@ def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof) -> CellRow:
         cpu_s=round(ran.kept.get("cpu_s", 0.0), 1),
         bytes_sent=result["bytes_sent"],
         versions=result["versions"],
+        scenario=scenario,
     )
 
 

@@ -14,7 +14,9 @@ from statistics import fmean
 from typing import TypeAlias
 
 from netdfl.core.errors import InputError
+from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
+from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.study.cells import CellJob, CellResult, StudyProgress, look, run_all
 from netdfl.study.claims.deciding import Decision, Gains, decide, in_turn
 from netdfl.study.claims.given import Claim, Rule, WantedCell, cells_of
@@ -46,17 +48,37 @@ class ClaimStudy:
     rows: RowFolder
     scenarios: Path = SCENARIOS
     cells: Mapping[str, Mapping[str, WantedCell]] = field(init=False)
+    _hashes: dict[WantedCell, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Collect the runs that all claims need. Raises ValueError if one can't be run."""
         self.cells = {name: cells_of(claim, self.scenarios) for name, claim in self.rule.claims.items()}
+
+    def counted(self) -> dict[str, CellRow]:
+        """Return the claims' rows that count, by name of the file.
+
+        Their proof stands, and their scenario has not changed.
+        """
+        wanted = {(each.file.stem, each.sets): each for cells in self.cells.values() for each in cells.values()}
+
+        def is_same(row: CellRow) -> bool:
+            each = wanted.get((row.file, row.sets[:-1]))
+            return each is not None and (not row.scenario or row.scenario == self.scenario_hash(each))
+
+        return {name: row for name, row in self.rows.counted().items() if is_same(row)}
+
+    def scenario_hash(self, wanted: WantedCell) -> str:
+        """Return the hash of a run's scenario, without its seed, as the file was when this was first asked."""
+        if wanted not in self._hashes:
+            self._hashes[wanted] = scenario_hash(load(wanted.file, wanted.sets))
+        return self._hashes[wanted]
 
     def gains(self) -> dict[str, Gains]:
         """Return each claim's gains (differences between the two methods) by seed, from valid results of runs.
 
         A pair of runs counts if both passed, have equal partitions of the data, and were made with the same arithmetic.
         """
-        counted = self.rows.counted()
+        counted = self.counted()
         return {name: dict(self._gains(claim, name, counted)) for name, claim in self.rule.claims.items()}
 
     def decisions(self) -> dict[str, Decision]:
@@ -65,7 +87,7 @@ class ClaimStudy:
 
     def cost_s(self, name: str) -> float:
         """Return the CPU time in seconds of the valid runs for a claim; a run may serve several claims."""
-        counted = self.rows.counted()
+        counted = self.counted()
         return sum(row.cpu_s for row in counted.values() if self._is_of(row, name))
 
     def spent_s(self) -> float:
@@ -103,13 +125,28 @@ class ClaimStudy:
     def missing(self, name: str) -> Iterator[tuple[WantedCell, int]]:
         """Yield the runs, with their seeds, that a claim's next look (test) still needs, lowest seeds first.
 
-        A run whose result no longer counts is needed again.
+        A run whose result no longer counts is needed again. So is one that was made on a machine that rounds unlike
+        this one, unless both runs of the pair were made on machines that round alike. Seeds that come after one that
+        can't give a gain can't be used, and so are not needed.
         """
-        counted = self.rows.counted()
+        counted = self.counted()
         for seed in self.next_seeds(self.decisions()).get(name, ()):
-            for wanted in self.cells[name].values():
-                if row_name(wanted.file.stem, wanted.cell(seed).sets) not in counted:
+            pair = [(wanted, counted.get(_row_name(wanted, seed))) for wanted in self.cells[name].values()]
+            if _why_no_gain(self.rule.claims[name], pair):
+                return
+            alike = len({None if row is None else row.arithmetic for _, row in pair}) == 1
+            for wanted, row in pair:
+                if row is None or (not alike and row.arithmetic != arithmetic()):
                     yield wanted, seed
+
+    def blocked(self, name: str, decision: Decision) -> str:
+        """Return why an undecided claim can't be tested any further, with the seed; else an empty text."""
+        counted = self.counted()
+        for seed in self.next_seeds({name: decision}).get(name, ()):
+            pair = [(wanted, counted.get(_row_name(wanted, seed))) for wanted in self.cells[name].values()]
+            if why := _why_no_gain(self.rule.claims[name], pair):
+                return f"seed {seed}: {why}"
+        return ""
 
     def unproved(self, methods: Collection[Method]) -> Iterator[WantedCell]:
         """Yield a run of each of these methods that has no short test run made by the current code."""
@@ -132,7 +169,7 @@ class ClaimStudy:
 
     def _gains(self, claim: Claim, name: str, counted: Mapping[str, CellRow]) -> Iterator[tuple[int, float]]:
         for seed in range(claim.first_seed, claim.first_seed + max(self.rule.looks)):
-            pair = [counted.get(row_name(each.file.stem, each.cell(seed).sets)) for each in self.cells[name].values()]
+            pair = [counted.get(_row_name(each, seed)) for each in self.cells[name].values()]
             if pair[0] is None or pair[1] is None or not _comparable(pair[0], pair[1]):
                 continue
             better, worse = (row.figure(claim.figure) for row in pair if row is not None)
@@ -151,8 +188,25 @@ def _is_run_of(row: CellRow, wanted: WantedCell) -> bool:
     return (row.file, row.sets[:-1]) == (wanted.file.stem, wanted.sets)
 
 
+def _row_name(wanted: WantedCell, seed: int) -> str:
+    return row_name(wanted.file.stem, wanted.cell(seed).sets)
+
+
+def _why_no_gain(claim: Claim, pair: Sequence[tuple[WantedCell, CellRow | None]]) -> str:
+    """Return why a pair of runs can't give a gain, even if those that are missing are made; else an empty text."""
+    made = [(wanted, row) for wanted, row in pair if row is not None]
+    for wanted, row in made:
+        if row.verdict not in WELL:
+            return f"{wanted.label} has the verdict {row.verdict}"
+        if row.figure(claim.figure) is None:
+            return f"{claim.figure} of {wanted.label} was not measured"
+    if len(made) == len(pair) and len({row.partition for _, row in made}) > 1:
+        return "the partitions differ"
+    return ""
+
+
 def _comparable(first: CellRow, second: CellRow) -> bool:
-    well = all(row.verdict in ("pass", "done") for row in (first, second))
+    well = all(row.verdict in WELL for row in (first, second))
     return well and first.partition == second.partition and first.arithmetic == second.arithmetic
 
 
@@ -266,7 +320,7 @@ class BackgroundWork:
             self.say(f"{wanted.method}: proved by {proof.cpu_s:.0f} s of CPU time: {path}")
 
     def _ran(self, wanted: WantedCell, ran: CellResult) -> None:
-        path = self.study.rows.add(row_of_run(wanted, ran, self._proof(wanted)))
+        path = self.study.rows.add(row_of_run(wanted, ran, self._proof(wanted), self.study.scenario_hash(wanted)))
         self.say(f"{ran.cell.words}: {ran.kept.get('cpu_s', 0.0) / 60:.1f} CPU minutes: {path}")
 
     def _known_proof(self, wanted: WantedCell) -> Proof | None:
