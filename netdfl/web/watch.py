@@ -28,6 +28,8 @@ SHARE = 0.1
 Reading a minute of sixteen nodes takes a third of a second: with a hundredth, the page stood still for half a minute.
 """
 LEAST_S = 2.0
+MOST_WAITING = 8
+"""The most updates that wait for a page that does not read; for one more, they are replaced by all that is known."""
 Event: TypeAlias = bytes
 """One server-sent event."""
 
@@ -56,9 +58,7 @@ class RunFeed:
         if self._over and await asyncio.to_thread(_sizes, self._path) != self._seen:
             self._over = False  # a command about ended runs has left something for the page
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        for known in (self._status and event("status", self._status), self._parts and self._whole(), self._trouble):
-            if known:
-                queue.put_nowait(known)
+        self._put_known(queue)
         if self._over and self._parts:
             queue.put_nowait(None)
         self._pages.add(queue)
@@ -115,7 +115,19 @@ class RunFeed:
 
     def _say(self, what: Event | None) -> None:
         for queue in self._pages:
-            queue.put_nowait(what)
+            if queue.qsize() < MOST_WAITING:
+                queue.put_nowait(what)
+                continue
+            while not queue.empty():
+                queue.get_nowait()
+            self._put_known(queue)  # `what` is part of it, unless it is the end
+            if what is None:
+                queue.put_nowait(None)
+
+    def _put_known(self, queue: asyncio.Queue[Event | None]) -> None:
+        for known in (self._status and event("status", self._status), self._parts and self._whole(), self._trouble):
+            if known:
+                queue.put_nowait(known)
 
 
 def _status(path: Path) -> bytes | None:

@@ -120,3 +120,15 @@ async def test_nothing_is_read_in_the_thread_that_answers(path: Path, monkeypatc
     for _ in range(2):  # the second page comes after the end
         assert [each async for each in feed.events()][-1] == watch.event("end", b"null")
     assert called == set(READERS)
+
+
+@pytest.mark.parametrize("slow_run", [0.02], indirect=True)
+async def test_few_updates_wait_for_a_page_that_does_not_read(path: Path, slow_run: SlowRun) -> None:
+    feed = watch.RunFeed(path)
+    idle = feed.events()
+    await anext(idle)
+    assert [each async for each in feed.events()][-1] == watch.event("end", b"null")
+    late = [each async for each in idle]
+    assert len(late) <= watch.MOST_WAITING + 1
+    assert f'"second":{SECONDS}'.encode() in late[-2]
+    assert late[-1] == watch.event("end", b"null")
