@@ -29,7 +29,8 @@ class FleetSecret:
     """The secret of a fleet; without `text` the fleet is open to everyone who reaches its ports.
 
     With `by_address`, a proof holds only for the exact address of the called node, which everybody knows from the
-    supervisor. Without it, a proof stays valid when the called node restarts at another address.
+    supervisor. Without it, a proof stays valid when the called node restarts, at another address or the same: whoever
+    listened there meanwhile has proofs for it.
     """
 
     text: str = field(default="", repr=False)
