@@ -197,10 +197,10 @@ class StateTransfer:
         if self._like is None or message.src not in self._asked:
             return Fate.LATE
         try:
-            model, round = vector(message, self._like).clone(), message.payload.meta.get(ROUND)
-            is_of_run = type(round) is int and 0 <= round <= self._node.num_rounds
-            if not is_of_run or not is_finite(message.payload):
-                what = "a finite model and a round" if is_of_run else f"the round of a model, got {round!r:.40}"
+            model, told = vector(message, self._like).clone(), message.payload.meta.get(ROUND)
+            round = told if type(told) is int and 0 <= told <= self._node.num_rounds else None
+            if round is None or not is_finite(message.payload):
+                what = f"the round of a model, got {told!r:.40}" if round is None else "a finite model and a round"
                 raise MalformedMessage(f"node {message.src} answered a request for its model: expected {what}", message)
         except MalformedMessage as error:
             self._node.ledger.refused((message.src, message.dst), error.reason, str(error))
