@@ -49,15 +49,20 @@ def _credentials() -> Credentials:
     return Authority.make(RUN_ID.hex()).issue(0, 0)
 
 
-async def _node(tls: bool = False) -> None:
-    """Be node 0 of five, which keeps to its bounds and reads nothing."""
+async def _node(tls: bool = False, emulated: bool = False) -> None:
+    """Be node 0 of five, which keeps to its bounds and reads nothing, with links of its own if they are `emulated`."""
     from netdfl.core.clock import RealClock
     from netdfl.core.process import keep_freed
+    from netdfl.core.rng import Streams
     from netdfl.core.types import StepId
     from netdfl.host.network import LOOKAHEAD_AT_HOME
+    from netdfl.links.channel import Links
+    from netdfl.links.spec import LinksSpec
     from netdfl.node.ledger import NodeLedger
     from netdfl.node.mailbox import Mailbox
     from netdfl.record.store import StoreWriter
+    from netdfl.transport.base import Ledger
+    from netdfl.transport.emulated.transport import EmulatedTransport
     from netdfl.transport.grpc.options import GrpcOptions
     from netdfl.transport.grpc.transport import GrpcTransport
     from netdfl.transport.security.identity import Identity
@@ -72,16 +77,28 @@ async def _node(tls: bool = False) -> None:
         lookahead=LOOKAHEAD_AT_HOME,
     )
     with tempfile.TemporaryDirectory() as folder, StoreWriter(Path(folder), "000") as store:
-        ledger = NodeLedger(0, RealClock(), store)
-        node = GrpcTransport(
-            Identity(0, 0, RUN_ID, "abc"),
-            "127.0.0.1:0",
-            clock=RealClock(),
-            ledger=ledger,
-            options=options,
-            secret=FleetSecret(text=SECRET),
-            credentials=_credentials() if tls else None,
-        )
+        clock = RealClock()
+
+        def carrier(ledger: Ledger) -> GrpcTransport:
+            return GrpcTransport(
+                Identity(0, 0, RUN_ID, "abc"),
+                "127.0.0.1:0",
+                clock=clock,
+                ledger=ledger,
+                options=options,
+                secret=FleetSecret(text=SECRET),
+                credentials=_credentials() if tls else None,
+            )
+
+        ledger = NodeLedger(0, clock, store)
+
+        def on_links() -> EmulatedTransport:
+            links = Links(LinksSpec({"default": {"latency": "25ms"}}, {}, NODES), Streams(1), (), halves=True)
+            peer_bytes = BOUNDS.peer_bytes
+            return EmulatedTransport(0, carrier, links, (), clock=clock, ledger=ledger, seed=1, peer_bytes=peer_bytes)
+
+        node = on_links() if emulated else carrier(ledger)
+        node.begin()
         mailbox = Mailbox(keep_late=False, peer_bytes=BOUNDS.peer_bytes, late_bytes=BOUNDS.mailbox_bytes)
         mailbox.open(StepId(0, 0), lambda *told: None)
         node.attach(mailbox)
@@ -113,6 +130,7 @@ def _supervise() -> None:
 VICTIMS: Mapping[str, Callable[[], None]] = {
     "node": lambda: asyncio.run(_node()),
     "node at TLS": lambda: asyncio.run(_node(tls=True)),
+    "node on emulated links": lambda: asyncio.run(_node(emulated=True)),
     "supervisor": _supervise,
 }
 
@@ -298,6 +316,19 @@ async def early_rounds(address: str, channels: list[grpc.aio.Channel]) -> None:
         await call.read()
 
 
+async def far_from_due(address: str, channels: list[grpc.aio.Channel]) -> None:
+    """Send messages of one member that are due on their emulated link in 18 years."""
+    from netdfl.transport.link_header import LinkHeader
+    from netdfl.transport.v1 import data_pb2
+
+    await _greet(address, channels[0], 1)
+    call = channels[0].stream_stream("/netdfl.v1.Node/Push")(metadata=as_member(address))
+    behind = data_pb2.Frame(stamp=LinkHeader(1, 0, 1 << 59).pack()).SerializeToString()
+    for round in range(1, 2000):
+        await _written(call, frame(header(KNOWN, 1, round=round), BODY) + behind)
+        await call.read()
+
+
 async def refused_calls(address: str, channels: list[grpc.aio.Channel]) -> None:
     """Make calls without the secret, again and again."""
 
@@ -341,6 +372,7 @@ ATTACKS: Mapping[str, tuple[str, Callable[[str], None], float]] = {
     "connections over which half a TLS handshake is said": ("node at TLS", held("half a handshake"), COMMON),
     "connections at a supervisor": ("supervisor", held("HTTP/2"), COMMON),
     "early rounds, member": ("node", over(early_rounds), FEW),
+    "messages due in 18 years, member": ("node on emulated links", over(far_from_due), FEW),
     "half-sent messages, member": ("node", over(half_sent, 10), SOME),
     "refused calls at a supervisor": ("supervisor", over(refused_calls, 4), COMMON),
     "reports before the secret is shown": (
