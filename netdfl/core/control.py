@@ -138,12 +138,16 @@ class Life:
     rejoin: Rejoin | None = None
 
 
+LOST = -1
+"""The exit code of a node that is lost without an end of its process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """The end of a node's process without an order to end: its exit code or signal, and its last output (`words`).
 
-    `epoch` counts the node's restarts before. `lost` names a cause outside of the node, such as its machine; code and
-    signal mean nothing then. Whatever started the node may start it again within `within_ns` nanoseconds.
+    `epoch` counts the node's restarts before. `lost` names another cause than its process's end, such as its machine;
+    code (`LOST`) and signal mean nothing then. Whatever started the node may start it again within `within_ns` ns.
     """
 
     epoch: int

@@ -43,6 +43,7 @@ class Restarts:
         self.hoped: dict[NodeId, int] = {}
         self.by_round: dict[NodeId, CompiledEvent] = {}
         self._crashed: dict[NodeId, int] = {}
+        self._dead: dict[NodeId, int] = {}
         self._went_on: dict[NodeId, dict[NodeId, int]] = {}
 
     def resumed(self, resumption: Resumption) -> None:
@@ -108,11 +109,16 @@ class Restarts:
         """Return whether start number `epoch` of `node`'s process (0: the first) ended in a scheduled crash."""
         return self._crashed.get(node) == epoch
 
+    def has_died(self, node: NodeId, epoch: int) -> bool:
+        """Return whether the end of start number `epoch` of `node`'s process was recorded before, and unplanned."""
+        return self._dead.get(node) == epoch
+
     def died(self, node: NodeId, within_ns: int | None) -> None:
         """Record that `node` ended unplanned.
 
         Whatever started it may restart it within `within_ns` nanoseconds; None: it will not return.
         """
+        self._dead[node] = self.fleet.epochs.get(node, 0)
         self.due.pop(node, None)
         self.hoped.pop(node, None)
         if within_ns is not None:

@@ -383,7 +383,8 @@ class Supervisor:
             self.fleet.broke(error)
 
     def _is_old(self, node: NodeId, how: Exit) -> bool:
-        return how.epoch != self.fleet.epochs[node] or self.restarts.has_crashed(node, how.epoch)
+        known = self.restarts.has_died(node, how.epoch) and how.within_ns is None  # what was lost may end, too
+        return how.epoch != self.fleet.epochs[node] or self.restarts.has_crashed(node, how.epoch) or known
 
     def _lose(self, node: NodeId, how: Exit) -> None:
         fleet, status = self.fleet, self.fleet.status.nodes[node]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from netdfl.core.clock import RealClock
-from netdfl.core.control import EVALUATOR, Hello, Life, Order, Report
+from netdfl.core.control import EVALUATOR, LOST, Exit, Hello, Life, Order, Report
 from netdfl.core.errors import RunError
 from netdfl.core.fates import MALFORMED
 from netdfl.core.process import freed_kept
@@ -84,6 +84,7 @@ class ProcessesWorld:
             mine,
             lambda what: self.news.refused(what),
             on_malformed=lambda node, what: self.news.refused(what, MALFORMED, node),
+            on_behind=self._on_behind,
             num_nodes=size,
             together=getattr(self.scenario.world, "nodes_per_process", size),
         )
@@ -204,6 +205,10 @@ class ProcessesWorld:
         if isinstance(report, Hello):
             self._attendees[node] = attendee
         self.news.report(node, report)
+
+    def _on_behind(self, attendee: Attendee, why: str) -> None:
+        """Report a node that reads none of its orders as lost, whatever its process does from now on."""
+        self.news.exited(attendee.hello.node, Exit(attendee.hello.epoch, LOST, lost=why))
 
 
 class ProcessesBasedWorld:

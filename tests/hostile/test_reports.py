@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from netdfl.core.control import (
     EVALUATOR,
+    LOST,
     Crashed,
+    Evaluate,
     Evaluated,
+    Exit,
     FilePart,
+    Gone,
     Happened,
     Hello,
     ModelSaved,
@@ -31,11 +36,14 @@ from netdfl.record.status import NodeStatus, Phase
 from netdfl.scenario.load import loads
 from netdfl.supervisor.reports import FILES_OF_A_LIFE
 from netdfl.supervisor.supervisor import Supervisor
+from netdfl.transport.control import attendance
 from netdfl.transport.control.attendance import Attendee, ControlClient, ControlServer, control_channels
+from netdfl.transport.control.codec import encode
 from netdfl.transport.security.authority import Authority
 from netdfl.transport.security.credentials import SUPERVISOR
 from netdfl.transport.security.secret import FleetSecret
 from netdfl.transport.wire import PROTOCOL_VERSION
+from tests.hostile.client import member
 from tests.transport.grpc_fleet import until
 
 ROUNDS = 5
@@ -203,6 +211,8 @@ class Streams:
         self.reports: list[tuple[int, Report]] = []
         self.refused: list[str] = []
         self.malformed: list[tuple[int, str]] = []
+        self.behind: list[tuple[int, str]] = []
+        self.attendees: list[Attendee] = []
         self._secret = FleetSecret(text="secret")
         self._authority = Authority.make("ab" * 8) if tls else None
         self.server = ControlServer(
@@ -211,12 +221,16 @@ class Streams:
             credentials=self._issue(SUPERVISOR),
             on_refused=self.refused.append,
             on_malformed=lambda node, what: self.malformed.append((node, what)),
+            on_behind=lambda attendee, why: self.behind.append((attendee.hello.node, why)),
+            num_nodes=1,
         )
 
     def _issue(self, node: int) -> Any:
         return None if self._authority is None else self._authority.issue(node, 0)
 
     def _heard(self, attendee: Attendee, report: Report) -> None:
+        if isinstance(report, Hello):
+            self.attendees.append(attendee)
         self.reports.append((attendee.hello.node, report))
 
     @asynccontextmanager
@@ -249,3 +263,59 @@ async def test_a_stream_is_of_the_node_of_its_first_hello(tls: bool) -> None:
     assert [node for node, _ in streams.malformed] == [1] * 4
     assert streams.malformed[0][1] == "node 1 introduced itself once more, as node 2"
     assert streams.refused == []
+
+
+@asynccontextmanager
+async def unread(streams: Streams) -> AsyncIterator[Any]:
+    """A member's stream on which nothing is read, unless the test does."""
+    address = await streams.server.start()
+    streams.server.expect(1, 0)
+    async with grpc.aio.insecure_channel(address) as channel:
+        shown = member("secret", SUPERVISOR, "the supervisor")
+        call = channel.stream_stream("/netdfl.v1.Control/Attend")(metadata=shown)
+        await call.write(encode(hello(1)))
+        await until(lambda: bool(streams.attendees))
+        yield call
+    await streams.server.aclose()
+
+
+async def test_who_reads_no_orders_is_lost_for_that_and_no_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attendance, "MOST_UNREAD", 4)
+    streams = Streams(tls=False)
+    async with unread(streams) as call:
+        (attendee,) = streams.attendees
+
+        def behind() -> bool:
+            attendee.order(Gone(2, "x" * 50_000))
+            return bool(streams.behind)
+
+        await until(behind)
+        for _ in range(20):
+            behind()
+        assert attendee.orders.qsize() <= 8
+        await call.write(encode(Progress(round=1)))
+        with suppress(grpc.aio.AioRpcError):
+            while await call.read():
+                pass
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert streams.behind == [(1, "it left 8 orders of the supervisor unread")]
+    assert [type(report) for _, report in streams.reports] == [Hello]
+
+
+def test_the_evaluator_is_told_of_every_round_at_once() -> None:
+    attendee = Attendee(hello(EVALUATOR), most_unread=2)
+    for round in range(100):
+        attendee.order(Evaluate(round, ()))
+    assert (attendee.orders.qsize(), attendee.fell_behind.is_set()) == (100, False)
+
+
+def test_who_was_lost_before_its_process_ends_dies_once_in_a_life(desk: Desk) -> None:
+    desk.fleet.start_ns = 0
+    lost = Exit(0, LOST, lost="it left 8 orders of the supervisor unread")
+    for how in (lost, Exit(0, 1), lost):
+        desk.supervisor.exited(1, how)
+    died = {"reason": lost.lost}
+    assert [row for _, kind, row in desk.rows if kind == "died"] == [died]
+    desk.fleet.epochs[1] = 1
+    desk.supervisor.exited(1, Exit(1, 1))
+    assert [row for _, kind, row in desk.rows if kind == "died"] == [died, {"signal": None, "exit_code": 1}]

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from netdfl.core.bounds import CALLS_BESIDE, MOST_VISITORS, STREAMS_BESIDE, connections_for
-from netdfl.core.control import Hello, Order, Report
+from netdfl.core.control import EVALUATOR, Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.types import NodeId
 from netdfl.transport.control.codec import decode_order, decode_report, encode
@@ -35,6 +35,11 @@ from netdfl.transport.wire import PROTOCOL_VERSION
 _SERVICE = "netdfl.v1.Control"
 LOOKAHEAD_IN_PLAIN_TEXT = 64 * 1024
 """Bytes that are read ahead on a stream before the identity of its node has been checked."""
+MOST_UNREAD = 16 * 1024
+"""The most orders that wait for a node beyond what its connection holds, and four for each node of the fleet.
+
+A node that is stopped for minutes while others change their rates of shared links leaves thousands unread.
+"""
 _WELCOME = "welcome"
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
@@ -63,15 +68,22 @@ def control_channels(secret: FleetSecret, credentials: Credentials | None = None
 class Attendee:
     """A node with an open control stream, as the supervisor sees it.
 
-    `hello` is the node's first report; `orders` is the queue of orders that are not sent yet.
+    `hello` is the node's first report; `orders` is the queue of orders that are not sent yet. `fell_behind` is set when
+    one comes after `most_unread`. The evaluator never falls behind: it is told of each round once, but of all at once
+    if their nodes end together.
     """
 
     hello: Hello
+    most_unread: int = MOST_UNREAD
     orders: asyncio.Queue[Order] = field(default_factory=asyncio.Queue)
+    fell_behind: asyncio.Event = field(default_factory=asyncio.Event)
 
     def order(self, order: Order) -> None:
-        """Queue an order to this node without waiting; it is lost silently if the node is gone."""
-        self.orders.put_nowait(order)
+        """Queue an order to this node without waiting; it is lost silently if the node is gone or fell behind."""
+        if self.orders.qsize() >= self.most_unread and self.hello.node != EVALUATOR:
+            self.fell_behind.set()
+        if not self.fell_behind.is_set():
+            self.orders.put_nowait(order)
 
 
 class ControlServer:
@@ -89,6 +101,7 @@ class ControlServer:
         on_refused: Callable[[str], None] = lambda what: None,
         *,
         on_malformed: Callable[[NodeId, str], None] = lambda node, what: None,
+        on_behind: Callable[[Attendee, str], None] = lambda attendee, why: None,
         num_nodes: int = 1000,
         together: int = 1000,
     ) -> None:
@@ -102,10 +115,12 @@ class ControlServer:
             credentials: with them all connections are mutual TLS, and its certificate proves which node a caller is.
             on_refused: called with a text about each refused caller.
             on_malformed: called with a node and a text about each of its reports that `on_report` does not get.
+            on_behind: called with a node and the reason when its stream is ended because it does not read its orders.
             num_nodes: the number of nodes, each of which has a stream.
             together: the most nodes that share a connection.
         """
-        self._refused, self._malformed = on_refused, on_malformed
+        self._refused, self._malformed, self._on_behind = on_refused, on_malformed, on_behind
+        self._most_unread = MOST_UNREAD + 4 * num_nodes
         self._guard = None if credentials is None else Guard(credentials, on_refused)
         self._epochs: dict[NodeId, int] = {}
         self._attended: dict[NodeId, int] = {}
@@ -171,15 +186,20 @@ class ControlServer:
 
     async def _attend(self, reports: AsyncIterator[Report], context: Any) -> None:
         self._proved(str(context.peer()))
-        attendee = Attendee(await self._welcome(reports, context))
+        attendee = Attendee(await self._welcome(reports, context), self._most_unread)
         sender = asyncio.create_task(_send_all(attendee.orders, context.write))
         hearing = asyncio.create_task(self._hear(attendee, reports))
+        behind = asyncio.create_task(attendee.fell_behind.wait())
         self._hearing[attendee.hello.node] = attendee.hello.epoch, hearing
         try:
-            await asyncio.wait([hearing])
+            await asyncio.wait([hearing, behind], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            hearing.cancel()
-            sender.cancel()
+            for task in (hearing, sender, behind):
+                task.cancel()
+        if behind.done():
+            why = f"it left {attendee.most_unread} orders of the supervisor unread"
+            self._on_behind(attendee, why)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         if not hearing.cancelled():
             hearing.result()
 

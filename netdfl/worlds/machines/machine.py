@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from netdfl.core.control import Exit, Life
+from netdfl.core.control import LOST, Exit, Life
 from netdfl.core.errors import MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, objection, taken
@@ -17,8 +17,6 @@ from netdfl.scenario.model.world import Site
 from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines.lifeline import Lifeline, Lifelines
-
-LOST = -1
 
 
 class Offer(NamedTuple):

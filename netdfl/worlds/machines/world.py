@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.control import Exit, Life
+from netdfl.core.control import LOST, Exit, Life
 from netdfl.core.errors import InputError, MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.core.versions import versions_here
@@ -25,7 +25,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import BackgroundTasks, Figures, OpenResult, WorldConfig, WorldListener
 from netdfl.worlds.machines.lifeline import Lifelines
-from netdfl.worlds.machines.machine import LOST, Engine, Machine, before_port, shares_of
+from netdfl.worlds.machines.machine import Engine, Machine, before_port, shares_of
 from netdfl.worlds.machines.network import ClockFirstListener, Network, measure
 from netdfl.worlds.processes import ProcessesBasedWorld, ProcessesWorld
 
