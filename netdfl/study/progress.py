@@ -88,17 +88,20 @@ class StudyPlan:
             data = json.loads(file.read_text(encoding="utf-8"))
             if data["schema"] != SCHEMA:
                 raise ValueError(f"schema {data['schema']}, expected {SCHEMA}")
+            folder = _beside(file, data["folder"])
+            refused = {_cell(each): str(each["refused"]) for each in data["cells"] if "refused" in each}
+            earlier = [_cell(each) for each in data["cells"] if each["run"] == folder.name]  # had no reasons
             return cls(
                 data["name"],
                 int(data["jobs"]),
-                _beside(file, data["folder"]),
+                folder,
                 {_cell(each): str(each["run"]) for each in data["cells"]},
                 _beside(file, data["table"]),
                 bool(data["is_sweep"]),
                 [FigureSpec.model_validate(each) for each in data["figures"]],
                 data["learning"],
                 str(data.get("title", "")),
-                {_cell(each): str(each["refused"]) for each in data["cells"] if "refused" in each},
+                dict.fromkeys(earlier, "its scenario is not valid") | refused,
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{file} is no plan of a study: {error!r}; run the study's command again") from error

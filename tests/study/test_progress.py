@@ -70,6 +70,23 @@ def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert [file for file, _ in plans_of(tmp_path)] == [tmp_path / FILE]
 
 
+def test_a_refused_cell_has_failed_also_in_a_plan_of_an_earlier_version(tmp_path: Path) -> None:
+    """Such a plan has the folder of all runs in place of a run, and no reason."""
+    file, cell = tmp_path / FILE, Cell("", (), 1, ("seed=1",))
+    plan = replace(plan_of(tmp_path, 0), cells={**plan_of(tmp_path, 0).cells, cell: "cells"}, refused={cell: "no ring"})
+    a_run(tmp_path, 0, 60)
+    plan.write(file)
+    assert StudyPlan.read(file).refused == plan.refused
+    data = json.loads(file.read_text())
+    del data["cells"][1]["refused"]
+    file.write_text(json.dumps(data))
+    study = StudyState.of(StudyPlan.read(file))
+    assert list(study.lines()) == [
+        "grid: 1 of 2 runs finished, 1 failed",
+        "  failed: seed=1: its scenario is not valid",
+    ]
+
+
 def test_cells_are_finished_failed_running_or_queued(tmp_path: Path) -> None:
     a_run(tmp_path, 0, 60)
     a_run(tmp_path, 1, 1, code=4)
