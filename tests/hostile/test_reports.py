@@ -42,6 +42,7 @@ from netdfl.transport.control.codec import encode
 from netdfl.transport.security.authority import Authority
 from netdfl.transport.security.credentials import SUPERVISOR
 from netdfl.transport.security.secret import FleetSecret
+from netdfl.transport.v1 import control_pb2 as pb
 from netdfl.transport.wire import PROTOCOL_VERSION
 from tests.hostile.client import member
 from tests.transport.grpc_fleet import until
@@ -277,6 +278,24 @@ async def unread(streams: Streams) -> AsyncIterator[Any]:
         await until(lambda: bool(streams.attendees))
         yield call
     await streams.server.aclose()
+
+
+BYTES = {
+    "no message": b"\xff\xff",
+    "no report": b"",
+    "details that are no JSON": pb.Report(happened=pb.Happened(kind="failed", details="[")).SerializeToString(),
+    "an account without a bottom": pb.Report(probe_reply=pb.ProbeReply(account="[" * 100_000)).SerializeToString(),
+}
+
+
+@pytest.mark.parametrize("what", BYTES)
+async def test_bytes_that_are_no_report_are_refused_and_the_stream_goes_on(what: str) -> None:
+    streams = Streams(tls=False)
+    async with unread(streams) as call:
+        await call.write(BYTES[what])
+        await call.write(encode(Progress(round=1)))
+        await until(lambda: len(streams.reports) == 2)
+    assert streams.malformed == [(1, "node 1 sent bytes that are no report")]
 
 
 async def test_who_reads_no_orders_is_lost_for_that_and_no_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from netdfl.core.bounds import CALLS_BESIDE, MOST_VISITORS, STREAMS_BESIDE, connections_for
 from netdfl.core.control import EVALUATOR, Hello, Order, Report
@@ -142,7 +143,7 @@ class ControlServer:
         """Listen for nodes, and return the address. Raises MachineError if `host` is no address of this machine."""
         gatekeeper = Gatekeeper(self._stranger, self._refused, self._guard)
         self._server = grpc.aio.server(options=self._options, interceptors=[gatekeeper])
-        attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode)
+        attend = grpc.stream_stream_rpc_method_handler(self._attend, _readable, encode)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
         try:
             address = self._host if self._host.startswith("unix:") else f"{self._host}:0"
@@ -184,7 +185,7 @@ class ControlServer:
         if hearing is not None and heard <= epoch:
             hearing.cancel()
 
-    async def _attend(self, reports: AsyncIterator[Report], context: Any) -> None:
+    async def _attend(self, reports: AsyncIterator[Report | None], context: Any) -> None:
         self._proved(str(context.peer()))
         attendee = Attendee(await self._welcome(reports, context), self._most_unread)
         sender = asyncio.create_task(_send_all(attendee.orders, context.write))
@@ -203,16 +204,18 @@ class ControlServer:
         if not hearing.cancelled():
             hearing.result()
 
-    async def _hear(self, attendee: Attendee, reports: AsyncIterator[Report]) -> None:
+    async def _hear(self, attendee: Attendee, reports: AsyncIterator[Report | None]) -> None:
         self._on_report(attendee, attendee.hello)
         node = attendee.hello.node
         async for report in reports:
-            if isinstance(report, Hello):  # a stream is of one node, whatever is said on it
+            if report is None:
+                self._malformed(node, f"{who(node)} sent bytes that are no report")
+            elif isinstance(report, Hello):  # a stream is of one node, whatever is said on it
                 self._malformed(node, f"{who(node)} introduced itself once more, as {who(report.node)}")
             else:
                 self._on_report(attendee, report)
 
-    async def _welcome(self, reports: AsyncIterator[Report], context: Any) -> Hello:
+    async def _welcome(self, reports: AsyncIterator[Report | None], context: Any) -> Hello:
         first = await anext(aiter(reports), None)  # read first: a client that still writes hears no reason
         if not isinstance(first, Hello) or first.protocol_version != PROTOCOL_VERSION:
             words = f"the first report must be a hello of protocol version {PROTOCOL_VERSION}, got {first}"
@@ -348,6 +351,14 @@ async def _send_all(queue: asyncio.Queue[_T], write: Callable[[_T], Awaitable[No
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await write(item)
         queue.task_done()
+
+
+def _readable(data: bytes) -> Report | None:
+    """Return the report in `data`, or None if there is none: gRPC would end the stream, and nobody would be named."""
+    try:
+        return decode_report(data)
+    except (DecodeError, RecursionError, TypeError, ValueError):
+        return None
 
 
 async def _refusal(call: Any) -> str:
