@@ -270,8 +270,11 @@ class AcknowledgingTransport:
             self._sink.when_room(callback)
 
     def refusal(self, message: Message) -> Fate | None:
-        """Return the fate of a message that the node's sink refuses; None if the message may be delivered."""
-        return None if self._checks is None else self._checks.refusal(message)
+        """Return the fate of a message that the node's sink refuses; None if it may be delivered, as acknowledgements.
+
+        These never reach the sink.
+        """
+        return None if self._checks is None or message.kind is Kind.ACK else self._checks.refusal(message)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
         """Handle arriving messages: pass data to the node and acknowledge them; match acknowledgements to sent ones."""

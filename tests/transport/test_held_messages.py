@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+import netdfl
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.host.blueprint import Blueprint
@@ -151,6 +154,8 @@ def test_so_it_is_where_messages_are_acknowledged() -> None:
     assert isinstance(delivery, CheckingSink)
     delivery.attach(_door(refused))
     assert node.come(message(1, 16), 1 << 59) == NOT_ADMITTED
+    acknowledgement = message(1, 3)._replace(kind=Kind.ACK)
+    assert node.come(acknowledgement, 100 * MS) == Fate.IN_FLIGHT
     assert len(refused) == 1
 
 
@@ -160,3 +165,26 @@ def test_only_messages_that_the_mailbox_had_not_are_measured() -> None:
         node.clock.call_at(100 * MS + late_ns * MS, ("late",), lambda: node.come(message(1, 3), 100 * MS))  # type: ignore[arg-type]
     node.clock.run()
     assert [(due, at) for _, _, _, due, at in node.measured] == [(100 * MS, 100 * MS)]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"algorithm": "sgp", "topology": {"kind": "random_push", "out_neighbors": 2}, "delivery": "acknowledged"},
+        {"algorithm": "ad_psgd", "topology": "ring"},
+        {"algorithm": "dpsgd", "topology": "full", "wait": {"announce": True}},
+    ],
+    ids=lambda more: more["algorithm"],
+)
+def test_in_an_honest_fleet_nobody_is_refused(tmp_path: Path, more: Any) -> None:
+    scenario = {
+        "schema": "netdfl/1",
+        "name": "honest",
+        "nodes": 4,
+        "rounds": 8,
+        "world": {"kind": "tests.worlds.threads:THREADS"},
+        "task": {"kind": "consensus", "dim": 8},
+        "links": {"default": {"latency": "5ms", "downlink": "1Mbit"}},
+    }
+    result = netdfl.run({**scenario, **more}, out=tmp_path / "run", page=False).result
+    assert (result["verdict"], result["refused"]) == ("done", [])
