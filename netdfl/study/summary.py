@@ -171,7 +171,7 @@ def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
         writer.writerow(["case", *varied, "seed", "exit_code", "wrong", *names, "run"])
         for each, figures in zip(ran, found, strict=True):
             cell = each.cell
-            wrong = each.text if each.failed else each.not_passed
+            wrong = each.why if each.failed else each.not_passed
             numbers = [figures.get(name, "") for name in names]
             values = [value for _, value in cell.values]
             writer.writerow([cell.case, *values, cell.seed, each.exit_code, wrong, *numbers, each.path.name])

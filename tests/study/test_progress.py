@@ -168,12 +168,12 @@ def test_a_folder_without_a_study_or_with_a_damaged_one_is_refused(tmp_path: Pat
 
 
 class Killing(InProcess):
-    """Makes all runs but the first, which is killed: it leaves a line in its log, and no exit code."""
+    """Makes all runs but the first, which is killed: it leaves an empty log, and no exit code."""
 
     def ended(self) -> Iterator[tuple[Path, int | None]]:
         first, *others = self.order.cells
         self.order = replace(self.order, cells=others)
-        first.path.with_name(f"{first.path.name}.log").write_text("round 2\n")
+        first.path.with_name(f"{first.path.name}.log").touch()
         yield first.path, -9
         yield from super().ended()
 
@@ -196,7 +196,7 @@ def test_cells_that_failed_stay_so_whether_they_were_refused_or_killed(tmp_path:
     done = CliRunner().invoke(make_app(), ["study", str(out), "--follow"])
     first, *lines, _ = done.stdout.splitlines()
     assert first == "ring: 5 of 8 runs finished, 3 failed"
-    assert sum(line.endswith("seed=0: round 2; see " + str(next(out.rglob("*.log")))) for line in lines) == 1
+    assert sum(line.endswith("seed=0: exit code -9; see " + str(next(out.rglob("*.log")))) for line in lines) == 1
     assert sum("neighbors" in line.partition(", seed=")[2] for line in lines) == 2
     kept = next(file for file in (out / "ring" / "cells").glob("*.exit") if file.read_text() == "0\n")
     kept.unlink()
