@@ -29,7 +29,7 @@ class Requests:
     """The requests of peers to one node: passed to the function that answers them, and kept until there is one."""
 
     def __init__(self, ledger: NodeLedger, is_full: Callable[[NodeId], bool] = lambda peer: False) -> None:
-        """Record refused requests in `ledger`; keep those of a peer while `is_full` says that it takes no answers.
+        """Record refused requests in `ledger`; keep a peer's requests while `is_full` says that it takes no answers.
 
         `answered` is the round and step of the last answer, by peer.
         """

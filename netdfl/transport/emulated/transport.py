@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 LEAD_NS = 5_000_000
 LEAD_NS_PER_BYTE = 10
 HELD_BYTES = 1024
-"""What a node needs to hold a message, besides the bytes of its frame."""
+"""Bytes that a node needs to hold a message, in addition to its frame."""
 _FOREVER = 1 << 62
 _NEW = (Fate.DELIVERED, Fate.LATE)
 """The fates of messages that the node had not got before."""
