@@ -12,10 +12,7 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-
-from netdfl.core.types import Payload
 
 WINDOW, MOST_WINDOW = 64, 1024
 """The smallest and the largest window: how many early messages of one peer a node keeps. A sender queues at most
@@ -39,22 +36,6 @@ VISITORS, MOST_VISITORS = 192, 64
 Each takes 10 to 45 kB. MOST_VISITORS: how many of these each periodic check leaves open. Their difference is the number
 that strangers must open between two checks before a node of the fleet gets no connection.
 """
-
-
-FEW_VALUES, PER_VALUE = 16, 128
-"""A message whose metadata has more than FEW_VALUES values counts PER_VALUE bytes for each further one: an empty map
-takes one byte on the wire, and this many in memory at most."""
-
-
-def memory_of(payload: Payload, nbytes: int) -> int:
-    """Return the bytes of memory of a payload with a frame of `nbytes`: more than these, if it has much metadata."""
-    more = _num_values(payload.meta) - FEW_VALUES if payload.meta else 0
-    return nbytes + PER_VALUE * max(0, more)
-
-
-def _num_values(value: object) -> int:
-    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return 1 + sum(map(_num_values, inside))
 
 
 def connections_for(processes: int) -> int:

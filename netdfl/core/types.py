@@ -73,6 +73,11 @@ class Array:
         return self.data.nbytes
 
 
+FEW_VALUES, PER_VALUE = 16, 128
+"""A payload whose metadata has more than FEW_VALUES values counts PER_VALUE bytes for each further one: an empty map
+takes one byte on the wire, and this many in memory at most."""
+
+
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Payload:
     """The immutable contents of a message: named arrays and small metadata.
@@ -100,6 +105,16 @@ class Payload:
     def __deepcopy__(self, memo: object) -> Payload:
         """Return the payload itself, because it is immutable."""
         return self
+
+    def memory(self, nbytes: int) -> int:
+        """Return the bytes that count for a payload that came in a frame of `nbytes`: more, if it has much metadata."""
+        more = _num_values(self.meta) - FEW_VALUES if self.meta else 0
+        return nbytes + PER_VALUE * max(0, more)
+
+
+def _num_values(value: object) -> int:
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_num_values, inside))
 
 
 class StepId(NamedTuple):

@@ -30,7 +30,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from netdfl.core.bounds import memory_of
 from netdfl.core.types import Kind, Message, NodeId, StepId, as_step
 from netdfl.node.shares import weight_alone
 from netdfl.transport.base import Fate
@@ -41,10 +40,6 @@ _DELIVERED = Fate.DELIVERED
 _NO_STEP = StepId(-1, 0)
 _NOBODY: frozenset[NodeId] = frozenset()
 _NOTHING: Mapping[NodeId, Message] = {}
-
-
-def _memory_of(message: Message) -> int:
-    return memory_of(message.payload, message.payload.size or 0)
 
 
 class _Bits(dict[NodeId, int]):
@@ -145,7 +140,7 @@ class Mailbox:
         kept[src] = message
         self._size += 1
         if self.peer_bytes and not awaited:
-            self._early[src] = self._early.get(src, 0) + _memory_of(message)
+            self._early[src] = self._early.get(src, 0) + self._memory_of(message)
         if self._on_awaited is not None and (awaited or step_id > self._awaited):
             self._on_awaited(step_id, (src,))
         return _DELIVERED
@@ -156,13 +151,17 @@ class Mailbox:
         The only such message of a sender never is, nor is a duplicate.
         """
         held = self._early.get(message.src, 0)
-        beyond = held > 0 and held + _memory_of(message) > self.peer_bytes
+        beyond = held > 0 and held + self._memory_of(message) > self.peer_bytes
         return beyond and not self.has_seen(message.src, message.at)
+
+    @staticmethod
+    def _memory_of(message: Message) -> int:
+        return message.payload.memory(message.payload.size or 0)
 
     def _no_longer_early(self, messages: Collection[Message]) -> None:
         """Subtract messages from their senders' bytes of early messages, because they are awaited now or were read."""
         for message in messages:
-            left = self._early.get(message.src, 0) - _memory_of(message)
+            left = self._early.get(message.src, 0) - self._memory_of(message)
             if left > 0:
                 self._early[message.src] = left
             else:
@@ -258,7 +257,7 @@ class Mailbox:
         return True
 
     def _take_late(self, message: Message) -> Fate | None:
-        nbytes = _memory_of(message) if self.late_bytes else 0
+        nbytes = self._memory_of(message) if self.late_bytes else 0
         if self._late_bytes and self._late_bytes + nbytes > self.late_bytes:
             if not self.has_seen(message.src, message.at) and self._serves_late(message):
                 return None

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from netdfl.core.bounds import memory_of
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.control import CoreFlows, CoreRates
 from netdfl.core.fates import FateKind, FateReason
@@ -330,7 +329,7 @@ class EmulatedTransport:
         read, nbytes = LinkHeader.read(link_header), frame_size(message.payload)
         if self._checks is not None and (refusal := self._checks.refusal(message)) is not None:
             return refusal
-        memory = memory_of(message.payload, nbytes)
+        memory = message.payload.memory(nbytes)
         if not self._hold(message.src, memory):
             return None
         held = ReceivedMessage(message, read, nbytes, memory)
