@@ -28,7 +28,8 @@ from netdfl.transport.base import Fate
 TIMES = 2
 BACKOFF = 16
 AFTER_NS = 2 * NS_PER_S
-MOST_ATTEMPTS = 1 << 16
+MOST_ATTEMPTS = (1 << 16) - 1
+"""How many attempts a message's header can tell apart, without the one of `NO_ATTEMPT`."""
 MOST_PATH = 1 << 14
 """The most nodes that a probe may have passed; one that says more is malformed."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import netdfl
+from netdfl.core.outcome import outcome_of
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.host.blueprint import Blueprint
@@ -20,6 +21,7 @@ from netdfl.node.delivery import NOT_ADMITTED, AcknowledgingTransport, ResendPol
 from netdfl.scenario.load import loads
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport.base import CheckingSink, Fate, Sink
+from netdfl.transport.emulated.receipts import Receipts, SentMessage
 from netdfl.transport.emulated.transport import HELD_BYTES, EmulatedTransport
 from netdfl.transport.link_header import LinkHeader
 from netdfl.transport.wire import frame_size
@@ -30,10 +32,11 @@ EACH = frame_size(PAYLOAD) + HELD_BYTES
 
 
 class Receiving:
-    """Node 0 of three, whose carrier is this test; `measured` has what was measured."""
+    """Node 0 of three, whose carrier is this test; `measured` has what was measured, `reports` the unread reports."""
 
     def __init__(self, sink: Sink, peer_bytes: int = 0, nodes: Any = None, seen_from: Any = None) -> None:
         self.clock, self.measured = VirtualTime(), list[tuple[int, ...]]()
+        self.reads_reports, self.reports = True, list[Message]()
         self.transport = EmulatedTransport(
             0,
             lambda ledger: self,  # type: ignore[arg-type, return-value]
@@ -52,7 +55,21 @@ class Receiving:
         """Be the carrier."""
 
     def carry(self, message: Message, link_header: bytes) -> None:
-        """Be the carrier: reports go nowhere."""
+        """Be the carrier: report to a sender, which reads its reports at once or not at all."""
+        self.reports.append(message)
+        if self.reads_reports:
+            self.read_reports()
+
+    async def hand_over(self) -> None:
+        """Be the carrier: nothing waits."""
+
+    def read_reports(self) -> list[Message]:
+        """Answer all reports, as their receivers do once they have read them, and return them."""
+        read, self.reports = self.reports, []
+        for each in read:
+            answer = outcome_of(each, 0, self.clock.now_ns(), self.clock.now_ns(), Fate.DELIVERED)
+            self.transport.receipts.settled(answer, (each.payload,))
+        return read
 
     def come(self, message: Message, due_ns: int) -> Fate | None:
         return self.transport.deliver_with_header(message, LinkHeader(1, due_ns - 25 * MS, due_ns).pack())
@@ -92,6 +109,63 @@ def test_much_metadata_counts_what_it_takes_in_memory() -> None:
     assert fates == [Fate.IN_FLIGHT] * 8 + [None] * 22
     node.clock.run()
     assert node.come(message(1, 8, much), 200 * MS) == Fate.IN_FLIGHT
+
+
+def _told(reports: Sequence[Message]) -> list[int]:
+    return [len(list(each.payload.meta["fates"])) for each in reports]  # type: ignore[call-overload]
+
+
+def test_what_a_sender_does_not_read_of_its_messages_fates_is_bounded() -> None:
+    """One report waits, the other fates are in the next, and what neither has told counts as held."""
+    sink = KeptSink()
+    node = Receiving(sink, peer_bytes=1 << 20)
+    node.reads_reports = False
+    for round in range(3000):
+        node.come(message(1, round, Payload()), 0)
+        node.come(message(1, round, Payload()), node.clock.now_ns() + MS)
+        node.clock.run()
+    assert len(sink.messages) <= (1 << 20) / HELD_BYTES + 3000  # what is due at once has its fate in the answer
+    assert _told(node.reports) == [1]
+    assert node.come(message(1, 0, Payload()), node.clock.now_ns() + MS) is None
+    (first,) = node.read_reports()
+    (second,) = node.reports
+    assert sum(_told([first, second])) <= (1 << 20) / HELD_BYTES
+    node.reads_reports = True
+    node.read_reports()
+    assert node.come(message(1, 0, Payload()), node.clock.now_ns() + MS) == Fate.IN_FLIGHT
+
+
+def test_another_sender_does_not_feel_who_reads_no_reports() -> None:
+    node = Receiving(KeptSink(), peer_bytes=2 * EACH)
+    node.reads_reports = False
+    node.come_in_turn([message(1, round) for round in range(9)], MS)
+    assert node.come(message(2, 0), 2 * MS) == Fate.IN_FLIGHT
+    node.clock.run()
+    assert {each.dst for each in node.reports} == {1, 2}
+
+
+async def test_all_fates_are_reported_by_a_node_that_leaves() -> None:
+    """Also those that waited behind a report without an answer."""
+    node = Receiving(KeptSink())
+    node.reads_reports = False
+    for round in range(3):
+        node.come(message(1, round), node.clock.now_ns() + MS)
+        node.clock.run()
+    assert _told(node.reports) == [1]
+    await node.transport.hand_over()
+    assert _told(node.reports) == [1, 2]
+    assert _told(node.read_reports()) == [1, 2]
+
+
+def test_the_answer_to_a_report_is_not_taken_for_one_to_an_acknowledgement() -> None:
+    """Node 0's acknowledgement of round 0 is on its way to node 1 while node 1 reads a report."""
+    ledger = KeptLedger()
+    receipts = Receipts(ledger, 0)
+    acknowledgement = message(1, 0)._replace(src=0, dst=1, kind=Kind.ACK)
+    receipts.add(SentMessage(acknowledgement, 40, 0))
+    report = Receipts.report(0, 1, 0, [[1, "delivered", 5]])
+    receipts.settled(outcome_of(report, 40, 0, 1, Fate.DELIVERED), (report.payload,))
+    assert not ledger.rows
 
 
 def test_a_single_message_is_held_whatever_its_size() -> None:

@@ -27,7 +27,10 @@ from netdfl.core.types import Edge, Kind, Message, MessageId, Multicast, NodeId,
 from netdfl.transport.base import Fate, Ledger, is_plausible
 
 REPORT = b""
-"""The link header that marks a message as a report of fates: it is empty."""
+"""The link header that marks a message as a report of fates, or a notice about shared rates: it is empty."""
+
+NO_ATTEMPT = (1 << 16) - 1
+"""The attempt of reports and notices. No other message has it: an answer to one of them is for no other."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,14 +54,14 @@ class Receipts:
     """
 
     def __init__(
-        self, ledger: Ledger, epoch: int, notice_answered: Callable[[NodeId], None] = lambda node: None
+        self, ledger: Ledger, epoch: int, answered: Callable[[Kind, NodeId], None] = lambda kind, node: None
     ) -> None:
         """Record final fates in `ledger`; `epoch` (the node's restarts) makes serial numbers differ after a restart.
 
-        `notice_answered` is called with the receiver of each notice about shared rates (`shares.py`), once its call has
-        an answer.
+        `answered` is called with the kind and the receiver of each report and of each notice about shared rates
+        (`shares.py`), once its call has an answer or can't have one.
         """
-        self._ledger, self._notice_answered = ledger, notice_answered
+        self._ledger, self._answered = ledger, answered
         self._serial = epoch << 40
         self._open: dict[int, SentMessage] = {}
         self._serials: dict[tuple[NodeId, MessageId], list[int]] = {}
@@ -95,7 +98,7 @@ class Receipts:
 
         `told` has a serial number, a fate and an arrival time for each of them; `epoch` counts the restarts of `src`.
         """
-        return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": told}))
+        return Message(src, dst, Kind.ACK, epoch, 0, 0, NO_ATTEMPT, Payload(meta={"fates": told}))
 
     def take_report(self, message: Message) -> None:
         """Record the fates in a report, which are of messages that this node sent to the report's author.
@@ -141,10 +144,11 @@ class Receipts:
         this id that has none yet.
         """
         (((_, dst),), id, _, _, arrived_ns, fate) = outcome
+        if id.attempt == NO_ATTEMPT:
+            self._answered(id.kind, dst)
+            return
         serials = self._serials.get((dst, id))
         if not serials:
-            if id.kind is Kind.PROBE:
-                self._notice_answered(dst)
             return
         serial = serials[0]
         if fate == Fate.IN_FLIGHT and arrived_ns is not None:

@@ -21,6 +21,7 @@ from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
 from netdfl.links.channel import Links
 from netdfl.links.rules.base import StageOutcome
 from netdfl.links.sharing.told import ENDED, DownlinkShares, FlowNotice, ToldLink
+from netdfl.transport.emulated.receipts import NO_ATTEMPT
 
 _FLOW, _SHARE, _REFUSED = "flow", "share", "refused"
 _FAR = 1 << 62
@@ -96,7 +97,7 @@ class ShareNotices:
         return self._links.go_by_known_shares(now_ns)
 
     def _send(self, dst: NodeId, what: dict[str, Any]) -> None:
-        self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, 0, Payload(meta=what)))
+        self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, NO_ATTEMPT, Payload(meta=what)))
 
     def forget(self, node: NodeId) -> None:
         """Discard the notices about shared links exchanged with `node`, because it is gone or has restarted."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 LEAD_NS = 5_000_000
 LEAD_NS_PER_BYTE = 10
 HELD_BYTES = 1024
-"""Bytes that a node needs to hold a message, in addition to its frame."""
+"""Bytes that a node needs to hold a message, in addition to its frame, and its fate until the sender has taken it."""
 _FOREVER = 1 << 62
 _NEW = (Fate.DELIVERED, Fate.LATE)
 """The fates of messages that the node had not got before."""
@@ -120,7 +120,8 @@ class EmulatedTransport:
         self._halves: dict[tuple[Edge, bool], EdgeState] = {}
         self._waiting: list[ReceivedMessage] = []
         self._blocked: list[Callable[[], None]] = []
-        self._told: dict[NodeId, list[list[object]]] = {}
+        self._told: dict[NodeId, list[list[object]]] = {}  # what the next report to each sender says
+        self._reported: dict[NodeId, int] = {}  # how many fates the unanswered report to each sender has
         self._held_bytes: dict[NodeId, int] = {}  # of the messages of each sender
         self._beyond: set[NodeId] = set()  # the senders that wait until fewer bytes of theirs are held
         self._room_ns: dict[NodeId, int] = {}  # by sender: what was due before had to wait for room
@@ -197,6 +198,8 @@ class EmulatedTransport:
     def _close(self) -> None:
         if self._shares is not None:
             self._shares.end()
+        for src in list(self._told):
+            self._report(src)
         self._closed = True
         self._disarm()
 
@@ -351,9 +354,9 @@ class EmulatedTransport:
         self._held_bytes[src] = after
         return True
 
-    def _no_longer_held(self, held: ReceivedMessage) -> None:
-        src = held.message.src
-        if left := self._held_bytes[src] - held.memory - HELD_BYTES:
+    def _let_go(self, src: NodeId, nbytes: int) -> None:
+        """Count `nbytes` less as held of `src`, and ask for more if it has waited."""
+        if left := self._held_bytes[src] - nbytes:
             self._held_bytes[src] = left
         else:
             del self._held_bytes[src]
@@ -411,8 +414,13 @@ class EmulatedTransport:
         if not self._closed:
             self.carrier.carry(message, REPORT)
 
-    def _answered(self, node: NodeId) -> None:
-        if self._shares is not None and not self._closed:
+    def _answered(self, kind: Kind, node: NodeId) -> None:
+        """Go on after the answer of `node` to a report or a notice, of which each node has one at a time."""
+        if kind is Kind.ACK:
+            if reported := self._reported.pop(node, 0):
+                self._let_go(node, HELD_BYTES * reported)
+            self._report(node)
+        elif self._shares is not None and not self._closed:
             self._shares.answered(node)
             self._shares.tell(self._clock.now_ns())
 
@@ -432,18 +440,25 @@ class EmulatedTransport:
         self._advance()
 
     def _tell(self, held: ReceivedMessage, fate: Fate) -> None:
-        self._no_longer_held(held)
+        src = held.message.src
         if held.direct:
+            self._let_go(src, held.memory + HELD_BYTES)
             held.fate = fate
             return
+        self._let_go(src, held.memory)
         arrived_ns = None if fate.kind is FateKind.DROPPED else self._clock.now_ns()
-        src = held.message.src
         if src not in self._told:
             self._told[src] = []
-            self._clock.call_at(self._clock.now_ns(), ("report", self.node, src), partial(self._report, src))
+            self._clock.call_at(self._clock.now_ns(), ("report", self.node, src), partial(self._report_next, src))
         self._told[src].append([held.link_header.serial, fate.text, arrived_ns])
 
+    def _report_next(self, src: NodeId) -> None:
+        """Report fates to `src`, unless a report to it is still unanswered: then they go into the next one."""
+        if src not in self._reported:
+            self._report(src)
+
     def _report(self, src: NodeId) -> None:
-        fates = self._told.pop(src)
-        if not self._closed:
+        fates = self._told.pop(src, None)
+        if fates is not None and not self._closed:
+            self._reported[src] = self._reported.get(src, 0) + len(fates)
             self.carrier.carry(Receipts.report(self.node, src, self._epoch, fates), REPORT)
