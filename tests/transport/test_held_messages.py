@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,18 @@ def test_the_answer_to_a_report_is_not_taken_for_one_to_an_acknowledgement() -> 
     report = Receipts.report(0, 1, 0, [[1, "delivered", 5]])
     receipts.settled(outcome_of(report, 40, 0, 1, Fate.DELIVERED), (report.payload,))
     assert not ledger.rows
+
+
+def test_what_a_receiver_says_it_holds_is_not_kept_by_its_sender() -> None:
+    """Else a receiver that never reports could have its neighbors keep all models that they sent."""
+    payload = vector_payload(np.zeros(1000, np.float32))
+    before = sys.getrefcount(payload)
+    receipts = Receipts(KeptLedger(), 0)
+    receipts.add(SentMessage(data_message((0, 1), 0, payload), 4000, 0))
+    assert sys.getrefcount(payload) > before
+    held = outcome_of(data_message((0, 1), 0, PAYLOAD), 4000, 0, 1, Fate.IN_FLIGHT)
+    receipts.settled(held, (PAYLOAD,))
+    assert sys.getrefcount(payload) == before
 
 
 def test_a_single_message_is_held_whatever_its_size() -> None:

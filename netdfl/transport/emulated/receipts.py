@@ -152,7 +152,8 @@ class Receipts:
             return
         serial = serials[0]
         if fate == Fate.IN_FLIGHT and arrived_ns is not None:
-            self._open[serial].there = True
+            sent = self._open[serial]
+            sent.there, sent.message = True, sent.message._replace(payload=Payload())  # it may be there for long
             self._carried(dst, id, serial)
         else:
             self._end(serial, None if fate.kind is FateKind.DROPPED else arrived_ns, fate)
