@@ -39,6 +39,7 @@ class EdgeChasingProbe(NamedTuple):
 
 
 Computation: TypeAlias = tuple[NodeId, int]
+"""One detection: the node that began it, and that node's number of it. A later one ends its earlier ones."""
 
 
 @dataclass
@@ -54,12 +55,12 @@ class AndDetector:
     members: WaitPath = ()
     _waits_for: tuple[NodeId, ...] = ()
     _number: int = 0
-    _seen: set[Computation] = field(default_factory=set)
+    _latest: dict[NodeId, int] = field(default_factory=dict)  # the number of each initiator's latest detection
 
     def wait(self, sources: Collection[NodeId]) -> None:
         """Set the nodes for which this node waits, all of them; empty: it does not wait."""
         self._waits_for = tuple(sorted(sources))
-        self._seen.clear()
+        self._latest.clear()
         self.deadlocked = False
 
     def start(self) -> list[EdgeChasingProbe]:
@@ -70,9 +71,9 @@ class AndDetector:
     def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
         """Return the probes that pass `probe` on, once per detection; none if this node does not wait."""
         key = (probe.initiator, probe.number)
-        if not self._waits_for or key in self._seen:
+        if not self._waits_for or probe.number <= self._latest.get(probe.initiator, -1):
             return []
-        self._seen.add(key)
+        self._latest[probe.initiator] = probe.number
         if probe.initiator == self.node:
             self.deadlocked = self.deadlocked or probe.number == self._number
             self.members = probe.path
@@ -84,10 +85,14 @@ class AndDetector:
 
 
 class _Engagement(NamedTuple):
-    """A node's part in a diffusing computation: the node that queried it first, replies due, and who has replied."""
+    """A node's part in a diffusing computation.
 
+    It has the computation's number, the node that queried it first, the nodes that have not replied yet, and who has.
+    """
+
+    number: int
     by: NodeId
-    due: int
+    due: frozenset[NodeId]
     members: WaitPath = ()
 
 
@@ -104,7 +109,7 @@ class OrDetector:
     members: WaitPath = ()
     _waits_for: tuple[NodeId, ...] = ()
     _number: int = 0
-    _engaged: dict[Computation, _Engagement] = field(default_factory=dict)
+    _engaged: dict[NodeId, _Engagement] = field(default_factory=dict)  # in the latest computation of each initiator
 
     def wait(self, sources: Collection[NodeId]) -> None:
         """Set the nodes for which this node waits, any one of them; empty: it does not wait."""
@@ -126,25 +131,29 @@ class OrDetector:
         if not self._waits_for:
             return []
         if probe.kind == "reply":
-            return self._count(key, probe.path)
-        if key in self._engaged:
-            return [EdgeChasingProbe("reply", *key, self.node, probe.src)]
-        return self._engage(key, probe.src)
+            return self._count(probe)
+        engaged = self._engaged.get(probe.initiator)
+        if engaged is None or engaged.number < probe.number:
+            return self._engage(key, probe.src)
+        return [EdgeChasingProbe("reply", *key, self.node, probe.src)] if engaged.number == probe.number else []
 
     def _engage(self, key: Computation, by: NodeId) -> list[EdgeChasingProbe]:
-        self._engaged[key] = _Engagement(by, len(self._waits_for))
+        initiator, number = key
+        self._engaged[initiator] = _Engagement(number, by, frozenset(self._waits_for))
         return [EdgeChasingProbe("query", *key, self.node, source) for source in self._waits_for]
 
-    def _count(self, key: Computation, path: WaitPath) -> list[EdgeChasingProbe]:
-        engaged = self._engaged.get(key)
-        if engaged is None:
+    def _count(self, reply: EdgeChasingProbe) -> list[EdgeChasingProbe]:
+        """Count the reply of an awaited node, once; after the last one, return this node's own reply."""
+        key = (reply.initiator, reply.number)
+        engaged = self._engaged.get(reply.initiator)
+        if engaged is None or engaged.number != reply.number or reply.src not in engaged.due:
             return []
-        members = tuple(sorted({*engaged.members, *path}))
-        self._engaged[key] = engaged = _Engagement(engaged.by, engaged.due - 1, members)
+        members = tuple(sorted({*engaged.members, *reply.path}))
+        self._engaged[reply.initiator] = engaged = engaged._replace(due=engaged.due - {reply.src}, members=members)
         if engaged.due:
             return []
-        if key[0] == self.node:
-            self.deadlocked = self.deadlocked or key[1] == self._number
+        if reply.initiator == self.node:
+            self.deadlocked = self.deadlocked or reply.number == self._number
             self.members = members
             return []
         return [EdgeChasingProbe("reply", *key, self.node, engaged.by, members)]

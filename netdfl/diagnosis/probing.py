@@ -30,21 +30,27 @@ BACKOFF = 16
 AFTER_NS = 2 * NS_PER_S
 MOST_ATTEMPTS = (1 << 16) - 1
 """How many attempts a message's header can tell apart, without the one of `NO_ATTEMPT`."""
-MOST_PATH = 1 << 14
-"""The most nodes that a probe may have passed; one that says more is malformed."""
+MOST_WAITS = 4
+"""How many waits of each node, on average, a probe may have passed. A node has one at a time; more are malformed."""
 
 
 class DeadlockProber:
     """One node's part in the deadlock detection by probes between nodes."""
 
     def __init__(
-        self, node: Node, *, after_ns: int, found: Callable[[Finding], None], still: Callable[[], bool] = lambda: False
+        self,
+        node: Node,
+        num_nodes: int,
+        *,
+        after_ns: int,
+        found: Callable[[Finding], None],
+        still: Callable[[], bool] = lambda: False,
     ) -> None:
         """Send probes once a wait of `node` has lasted `after_ns`, unless `still()` returns that it is paused.
 
-        `found` is called with each diagnosed stall.
+        The fleet has `num_nodes`. `found` is called with each diagnosed stall.
         """
-        self.node, self.after_ns = node, after_ns
+        self.node, self.num_nodes, self.after_ns = node, num_nodes, after_ns
         self._found, self._still = found, still
         self._chase, self._diffuse = AndDetector(node.id), OrDetector(node.id)
         self._wait: OpenWait | None = None
@@ -121,7 +127,7 @@ class DeadlockProber:
     def take(self, message: Message) -> Fate:
         """Handle a received probe, and send the probes that follow from it; refuse a malformed one."""
         try:
-            probe, id = _read(message)
+            probe, id = _read(message, self.num_nodes)
         except (KeyError, TypeError, ValueError):
             return Fate.REFUSED
         self._follow()
@@ -200,16 +206,18 @@ class DeadlockProber:
         )
 
 
-def _read(message: Message) -> tuple[EdgeChasingProbe, LogicalId]:
-    """Read the probe in `message`. Raises KeyError, TypeError or ValueError for invalid contents."""
+def _read(message: Message, num_nodes: int) -> tuple[EdgeChasingProbe, LogicalId]:
+    """Read the probe in `message`, of a fleet of `num_nodes`. Raises KeyError, TypeError, ValueError: it is none."""
     meta: Any = message.payload.meta
     kind, round, step = meta["slot"]
     if meta["kind"] not in ("probe", "query", "reply", "sent"):
         raise ValueError(meta["kind"])
-    if len(meta["path"]) > MOST_PATH:
+    if len(meta["path"]) > MOST_WAITS * num_nodes:
         raise ValueError(f"a path of {len(meta['path'])} nodes")
     path = tuple((_whole(node), _whole(own)) for node, own in meta["path"])
     computation = _whole(meta["initiator"]), _whole(meta["number"])
+    if strangers := [node for node in (computation[0], *(node for node, _ in path)) if not 0 <= node < num_nodes]:
+        raise ValueError(f"a probe of node {strangers[0]}")
     probe = EdgeChasingProbe(meta["kind"], *computation, message.src, message.dst, path)
     return probe, LogicalId(Kind(kind or Kind.DATA), StepId(_whole(round), _whole(step)))  # none: it awaits nothing
 

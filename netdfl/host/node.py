@@ -444,7 +444,8 @@ class NodeHost:
             after_ns = AFTER_NS
         if after_ns is None:
             return None
-        return DeadlockProber(self.node, after_ns=after_ns, found=self._found, still=self._stands_still)
+        num_nodes, still = self.blueprint.scenario.num_nodes, self._stands_still
+        return DeadlockProber(self.node, num_nodes, after_ns=after_ns, found=self._found, still=still)
 
     def _found(self, finding: Finding) -> None:
         self.tell("probed", **finding.to_event(), suspected=finding.suspected, detection_s=finding.detection_s)

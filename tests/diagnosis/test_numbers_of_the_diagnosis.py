@@ -36,7 +36,7 @@ LIMITS: list[tuple[Any, dict[str, float]]] = [
     (diagnose, {"LIVELOCK_MESSAGES": 3, "LONGEST_ROUND_NS": 3600 * S}),
     (remedies, {"GIVEN_UP_NS": 12 * S, "CALLED_GONE_NS": 7 * S}),
     (snapshot, {"MOST_RESENDS": 10}),
-    (probing, {"TIMES": 2, "BACKOFF": 16, "AFTER_NS": 2 * S, "MOST_ATTEMPTS": 65_535}),
+    (probing, {"TIMES": 2, "BACKOFF": 16, "AFTER_NS": 2 * S, "MOST_ATTEMPTS": 65_535, "MOST_WAITS": 4}),
     (fidelity, {"FEWEST": 10, "MOST_LATE_NS": 2**24, "MOST_UNREAD": 0.001}),
     (finding, {"SMALL_FLEET": 100}),
     (outgoing, {"MOST_KEPT": 256}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import networkx as nx
 import pytest
@@ -92,3 +93,32 @@ def test_an_answer_to_an_earlier_wait_proves_nothing(kind: type[AndDetector] | t
         probe = fresh.pop(0)
         fresh += all_[probe.dst].receive(probe)
     assert all_[0].deadlocked
+
+
+@pytest.mark.parametrize("kind", [AndDetector, OrDetector])
+def test_an_initiator_has_one_detection_at_a_time(kind: type[AndDetector] | type[OrDetector]) -> None:
+    """Else whoever sends probes with ever new numbers has a waiting node keep them all."""
+    detector, asks = kind(0), "probe" if kind is AndDetector else "query"
+    detector.wait([1, 2])
+    tracemalloc.start()
+    for number in range(20_000):
+        assert len(detector.receive(EdgeChasingProbe(asks, 3, number, 3, 0, ((3, 1),)))) == 2  # type: ignore[arg-type]
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 100_000
+    assert detector.receive(EdgeChasingProbe(asks, 3, 7, 3, 0, ((3, 1),))) == []  # type: ignore[arg-type]
+
+
+def test_a_node_that_replies_twice_counts_once() -> None:
+    """Else one awaited node could prove a deadlock alone, and its paths would be kept without an end."""
+    detector = OrDetector(0)
+    detector.wait([1, 2])
+    detector.start()
+    for number in range(100):
+        assert detector.receive(EdgeChasingProbe("reply", 0, 1, 1, 0, ((1, number),))) == []
+    assert not detector.deadlocked
+    detector.receive(EdgeChasingProbe("reply", 0, 1, 5, 0, ((5, 0),)))
+    assert not detector.deadlocked
+    detector.receive(EdgeChasingProbe("reply", 0, 1, 2, 0, ((2, 0),)))
+    assert detector.deadlocked
+    assert detector.members == ((1, 0), (2, 0))

@@ -12,11 +12,11 @@ import pytest
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, LogicalId, Message, Payload, StepId
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.probing import BACKOFF, MOST_PATH, DeadlockProber
+from netdfl.diagnosis.probing import BACKOFF, MOST_WAITS, DeadlockProber
 from netdfl.diagnosis.why import Grounds, Need, Reason, ReasonKind
 from netdfl.node.waits import OpenWait
 
-AFTER_NS, ROUND = 100, 5
+AFTER_NS, ROUND, NODES = 100, 5, 10
 
 
 class Enough(Exception):
@@ -69,7 +69,7 @@ class Desk:
             delivery=None,
             post=self.sent.append,
         )
-        self.probing = DeadlockProber(self.node, after_ns=AFTER_NS, found=self.found.append, still=lambda: still)
+        self.probing = DeadlockProber(self.node, NODES, after_ns=AFTER_NS, found=self.found.append, still=lambda: still)
 
     async def look(self, num: int) -> None:
         """Go on until it has looked so often."""
@@ -268,7 +268,10 @@ INFINITE = float("inf")
         {"path": [[1]]},
         {"path": [[INFINITE, 0]]},
         {"path": [[1, "0"]]},
-        {"path": [[1, 0]] * (MOST_PATH + 1)},
+        {"path": [[1, 0]] * (MOST_WAITS * NODES + 1)},
+        {"path": [[NODES, 0]]},
+        {"initiator": NODES},
+        {"initiator": -1},
         {"initiator": None},
         {"initiator": True},
         {"number": INFINITE},

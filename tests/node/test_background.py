@@ -83,7 +83,7 @@ def probe(number: int) -> Message:
 async def test_questions_of_a_peer_that_reads_nothing_are_counted(asks: Callable[[int], Message]) -> None:
     queues = Queues()
     desk = Desk(transport=queues)
-    DeadlockProber(desk.node, after_ns=10**9, found=lambda finding: None)
+    DeadlockProber(desk.node, 2, after_ns=10**9, found=lambda finding: None)
     for number in range(ASKED):
         assert deliver_one(desk.node.mailbox, asks(number)) == Fate.DELIVERED
         await settle()
