@@ -154,6 +154,19 @@ def test_a_row_is_read_back_as_it_was_and_counts_while_its_proof_stands(tmp_path
     assert folder.rows() == {row.name: row}
 
 
+def test_the_budget_counts_runs_that_were_replaced_by_later_ones(tmp_path: Path) -> None:
+    folder = RowFolder(tmp_path)
+    study = ClaimStudy(rule_of(1), folder)
+    a_proof = Proof(file="f", method="m", sets=(), arithmetic="a", event_log_hash="1", code="x", commit="", cpu_s=5.0)
+    for log, cpu_s in (("e", 60.0), ("e", 60.0), ("e", 70.0), ("new", 80.0)):  # the second is the first once more
+        folder.add(a_row(event_log_hash=log, cpu_s=cpu_s))
+    for log in ("1", "1", "2"):
+        folder.prove(replace(a_proof, event_log_hash=log))
+    assert study.spent_s() == 60 + 70 + 80 + 5 + 5
+    folder.add(a_row(file="another claim's name", event_log_hash="new", cpu_s=80.0))
+    assert study.spent_s() == 60 + 70 + 80 + 5 + 5
+
+
 def test_a_damaged_row_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(InputError, match=r"x\.json is no row of a finished cell"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -53,6 +53,7 @@ class CellRow:
         proof: the hash of the event log of the method's short test run, made by the same code.
         commit: the commit of netdfl's source.
         cpu_s: the CPU time in seconds.
+        replaced_cpu_s: the CPU time in seconds of earlier runs whose place in the folder this one took.
         bytes_sent: the bytes of all messages.
         versions: the versions of packages.
         scenario: the hash of the scenario, without its seed; empty in rows that were made before rows had it.
@@ -77,6 +78,7 @@ class CellRow:
     bytes_sent: int
     versions: Mapping[str, str | None]
     scenario: str = ""
+    replaced_cpu_s: float = 0.0
     schema: str = SCHEMA
 
     @property
@@ -115,6 +117,7 @@ class Proof:
         code: the version of the code that made it.
         commit: the commit of that code.
         cpu_s: the CPU time of the run in seconds.
+        replaced_cpu_s: the CPU time in seconds of earlier runs whose place in the folder this one took.
     """
 
     file: str
@@ -125,6 +128,7 @@ class Proof:
     code: str
     commit: str
     cpu_s: float
+    replaced_cpu_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -170,24 +174,33 @@ class RowFolder:
         }
 
     def add(self, row: CellRow) -> Path:
-        """Write the file with a finished run's result, completely or not at all.
+        """Write the file with a finished run's result, completely or not at all, in place of an earlier run's.
 
         Raises RunError if it can't be written.
         """
-        return self._write(self.path / f"{row.name}.json", asdict(row))
+        return self._write(self.path / f"{row.name}.json", asdict(_in_place_of(self.rows().get(row.name), row)))
 
     def prove(self, proof: Proof) -> Path:
-        """Write the file with the result of a short test run, completely or not at all.
+        """Write the file with the result of a short test run, completely or not at all, in place of an earlier run's.
 
         Raises RunError if it can't be written.
         """
-        return self._write(self.path / "proofs" / f"{proof.name}.json", asdict(proof))
+        proved = _in_place_of(self.proofs().get(proof.name), proof)
+        return self._write(self.path / "proofs" / f"{proof.name}.json", asdict(proved))
 
     def _write(self, path: Path, value: Json) -> Path:
         with writing(path, RunError):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, (dump_json(value) + "\n").encode(), durable=True)
         return path
+
+
+def _in_place_of(before: _Form | None, new: _Form) -> _Form:
+    """Return `new` with the CPU time of all runs before it, if there was one and it is not the same run."""
+    if before is None:
+        return new
+    is_same = (before.event_log_hash, before.cpu_s) == (new.event_log_hash, new.cpu_s)
+    return replace(new, replaced_cpu_s=before.replaced_cpu_s + (0.0 if is_same else before.cpu_s))
 
 
 def _read(folder: Path, form: type[_Form], lists: tuple[str, ...]) -> Iterator[_Form]:

@@ -91,12 +91,14 @@ class ClaimStudy:
         return sum(row.cpu_s for row in counted.values() if self._is_of(row, name))
 
     def spent_s(self) -> float:
-        """Return the CPU time in seconds of all runs and short test runs, including those that no longer count.
+        """Return the CPU time in seconds of all runs and short test runs, including replaced ones.
 
         Rows with the same event log are of one run, under the names of two claims, which is counted once.
         """
-        runs = {row.event_log_hash: row.cpu_s for row in self.rows.rows().values()}
-        return sum(runs.values()) + sum(proof.cpu_s for proof in self.rows.proofs().values())
+        runs: dict[str, float] = {}
+        for row in self.rows.rows().values():
+            runs[row.event_log_hash] = max(runs.get(row.event_log_hash, 0.0), row.cpu_s + row.replaced_cpu_s)
+        return sum(runs.values()) + sum(each.cpu_s + each.replaced_cpu_s for each in self.rows.proofs().values())
 
     def estimate_s(self, wanted: WantedCell) -> float | None:
         """Return the estimated CPU seconds of one run; None if no estimate is possible.
