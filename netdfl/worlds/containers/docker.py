@@ -70,9 +70,11 @@ class Docker:
 
         Raises MachineError.
         """
-        names = (await call(["docker", "ps", "-aq", "--no-trunc", "--filter", f"label={label}"])).split()
-        found: list[dict[str, Any]] = json.loads(await call(["docker", "inspect", *names])) if names else []
-        return found
+        return await _inspect(["docker", "ps", "--all"], "container", label)
+
+    async def networks(self, label: str) -> list[dict[str, Any]]:
+        """Return the `docker inspect` data of every network with `label`. Raises MachineError."""
+        return await _inspect(["docker", "network", "ls"], "network", label)
 
     async def events(self, label: str, since_s: float) -> AsyncIterator[Json]:
         """Yield the events of containers with `label`, as Docker's dicts with `Action` and `Actor`."""
@@ -87,6 +89,26 @@ class Docker:
         finally:
             _end(process)
             await process.wait()
+
+
+async def _inspect(listing: Sequence[str], kind: str, label: str) -> list[dict[str, Any]]:
+    """Return the `docker inspect` data of all that the command `listing` lists with `label`; its kind is `kind`.
+
+    It leaves out what somebody else removes meanwhile, such as another run on this machine that ends. Raises
+    MachineError.
+    """
+    listed = [*listing, "--quiet", "--no-trunc", "--filter", f"label={label}"]
+    ids = (await call(listed)).split()
+    while ids:
+        try:
+            found: list[dict[str, Any]] = json.loads(await call(["docker", "inspect", f"--type={kind}", *ids]))
+        except MachineError:
+            before, ids = ids, (await call(listed)).split()
+            if set(before) <= set(ids):  # nothing was removed
+                raise
+        else:
+            return found
+    return []
 
 
 async def call(command: Sequence[str], *, told: bytes | None = None) -> str:

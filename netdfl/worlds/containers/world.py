@@ -8,7 +8,6 @@ containers share. Everything that is made carries labels with its supervisor and
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets
 import socket
@@ -165,18 +164,20 @@ class ContainersWorld(ProcessesBasedWorld):
 async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
     """Remove containers and networks of dead supervisors of this machine, and report this by `note`.
 
-    Raises MachineError.
+    If that fails, the error is reported likewise: a run of somebody else may remove the same. Raises MachineError if
+    Docker does not list them.
     """
-    listed = ["docker", "network", "ls", "--quiet", "--filter", f"label={SUPERVISOR}"]
-    ids = (await call(listed)).split()
-    networks = json.loads(await call(["docker", "network", "inspect", *ids])) if ids else []
-    containers = await docker.containers(SUPERVISOR)
+    networks, containers = await docker.networks(SUPERVISOR), await docker.containers(SUPERVISOR)
     left = [each["Name"].lstrip("/") for each in containers if not is_alive(each["Config"]["Labels"][SUPERVISOR])]
     nets = [each["Name"] for each in networks if not is_alive(each["Labels"][SUPERVISOR])]
-    if left:
-        await call(["docker", "rm", "--force", *left])
-    if nets:
-        await call(["docker", "network", "rm", *nets])
+    try:
+        if left:
+            await call(["docker", "rm", "--force", *left])
+        if nets:
+            await call(["docker", "network", "rm", *nets])
+    except MachineError as error:
+        note(f"what a killed run had left could not all be removed: {error}")
+        return
     if left or nets:
         note(f"removed what a killed run had left: {len(left)} containers, {len(nets)} networks")
 
