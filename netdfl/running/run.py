@@ -57,6 +57,9 @@ def run(
 ) -> FinishedRun:
     """Run `scenario` in its world, and judge the run.
 
+    The first Ctrl-C, or SIGTERM, ends the run early, with its result and report: `exit_code` is 130, which a program of
+    several runs should look at before it begins the next. The second one raises KeyboardInterrupt.
+
     Args:
         scenario: As loaded by `netdfl.load`, or its argument: a file's path, or a mapping.
         model: A model of the program, as for `netdfl.load`.

@@ -7,6 +7,7 @@ has, once all that began and ended by then is known.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from netdfl.core.types import Edge
@@ -14,6 +15,9 @@ from netdfl.links.sharing.ways import NO_FLOW
 
 MERGED_NS = 1_000_000
 """Changes so near to one another begin at the first of them, as each time of its own costs a division of all rates."""
+MOST_SAID = 4000
+"""How many offers of an edge are kept. A node that waits for answers makes fewer; beyond, a later one takes the last's
+place."""
 _MOST, _LEAST, _FLOWS = 16, 2, 2000
 """The most and the fewest spans of time that are divided at once, and how many flows these may have in all."""
 
@@ -37,9 +41,9 @@ class OfferHistory:
 
     def say(self, edge: Edge, offer_bps: int, since_ns: int) -> int:
         """Record the offer of `edge` since `since_ns`, `NO_FLOW` for no message; return since when it counts."""
-        since_ns = max(since_ns, self.floor_ns)
-        before = [each for each in self._said.get(edge, ()) if each[0] < since_ns]
-        self._said[edge] = [*before, (since_ns, offer_bps)]
+        since_ns, said = max(since_ns, self.floor_ns), self._said.setdefault(edge, [])
+        del said[min(bisect_left(said, (since_ns, NO_FLOW)), MOST_SAID - 1) :]
+        said.append((since_ns, offer_bps))
         return since_ns
 
     def settle(self, at_ns: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netdfl.core.control import CoreRate
 from netdfl.links.sharing.ways import NO_FLOW
-from netdfl.underlay.offers import OfferHistory
+from netdfl.underlay.offers import MOST_SAID, OfferHistory
 from tests.underlay.core_traffic import EIGHT, CoreTraffic
 from tests.underlay.sites import MBIT, MS
 
@@ -104,3 +104,15 @@ def test_nothing_is_divided_anew_from_before_a_change_of_core_links_but_a_new_me
     told = core.news()
     assert rates([*told[0]]) == [(4, 50, 1)]
     assert rates([*told[1]]) == [(4, 30, 1)]
+
+
+def test_a_node_that_offers_without_waiting_is_not_remembered_without_an_end() -> None:
+    """Its latest offers count, and each costs the same, however many came before."""
+    history = OfferHistory()
+    for at_ns in range(3 * MOST_SAID):
+        history.say((0, 1), at_ns, at_ns)
+    assert history.between(3 * MOST_SAID - 1, None) == {(0, 1): 3 * MOST_SAID - 1}
+    assert history.between(10, 11) == {(0, 1): 10}
+    assert history.between(MOST_SAID, MOST_SAID + 1) == {(0, 1): MOST_SAID - 2}
+    history.say((0, 1), 7, 5)  # a report that comes late: what followed is void
+    assert history.between(3 * MOST_SAID, None) == {(0, 1): 7}
