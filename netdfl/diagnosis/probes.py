@@ -3,7 +3,8 @@
 The algorithms are from Chandy, Misra and Haas, "Distributed Deadlock Detection" (ACM TOCS 1983): edge chasing for AND
 waits, and a diffusing computation for OR waits. The detectors do no I/O: each takes a probe and returns the probes to
 send. A probe proves something only while its receiver waits without interruption, so a detector forgets all probes when
-its node's wait changes.
+its node's wait changes. Of each initiator it remembers the latest computation alone, as the paper has it: a node that
+sends ever new numbers is not remembered without an end.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ TIMES = 2
 BACKOFF = 16
 AFTER_NS = 2 * NS_PER_S
 MOST_ATTEMPTS = (1 << 16) - 1
-"""How many attempts a message's header can tell apart, without the one of `NO_ATTEMPT`."""
+"""How many attempts a message's header can tell apart, without the one that marks reports and notices of emulated
+links (`NO_ATTEMPT` in `transport/emulated/receipts.py`)."""
 MOST_WAITS = 4
 """How many waits of each node, on average, a probe may have passed. A node has one at a time; more are malformed."""
 

@@ -12,6 +12,9 @@ same carrier.
 
 Why: The call of a held message can't stay open until the message is due, which may be much later: the messages behind
 it would wait. A serial names a message in its report, because a copy that a link made has the id of its original.
+A receiver has at most one unanswered report to each sender, and what none has told yet counts as held: else a sender
+that reads no reports would have them queue up without an end. A sender keeps no contents of a message that is there:
+else a receiver that never reports would have it keep all that it sent.
 """
 
 from __future__ import annotations
@@ -153,7 +156,7 @@ class Receipts:
         serial = serials[0]
         if fate == Fate.IN_FLIGHT and arrived_ns is not None:
             sent = self._open[serial]
-            sent.there, sent.message = True, sent.message._replace(payload=Payload())  # it may be there for long
+            sent.there, sent.message = True, sent.message._replace(payload=Payload())
             self._carried(dst, id, serial)
         else:
             self._end(serial, None if fate.kind is FateKind.DROPPED else arrived_ns, fate)
