@@ -87,16 +87,13 @@ class SimulatedNode:
 
     def _make_worker(self) -> VirtualWorker:
         context, every = self._context, self._blueprint.scenario.checkpoint.every
-        worker = VirtualWorker(self.id, context.training, context.compute)
+        parts = self.id, context.training, context.compute, lambda: self.host.node.round
         memory = context.remembers
         if memory is None and every is not None:
             memory = Memory(context.directory.path / CHECKPOINTS, self.id, every)
-        if memory is not None:
-            worker = RememberingWorker(self.id, context.training, context.compute)
-            worker.memory = memory
-            worker.task = lambda: self.host.node.task
-        worker.round = lambda: self.host.node.round
-        return worker
+        if memory is None:
+            return VirtualWorker(*parts)
+        return RememberingWorker(*parts, memory=memory, task=lambda: self.host.node.task)
 
     @cached_property
     def host(self) -> NodeHost:

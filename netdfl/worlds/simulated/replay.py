@@ -145,8 +145,12 @@ class StoredLocalRound:
         return self.memory.solve(self.round, self.task)
 
 
+@dataclass(eq=False, kw_only=True)
 class RememberingWorker(VirtualWorker):
-    """A worker in virtual time that takes outcomes of local rounds from a memory, or computes and stores them."""
+    """A worker in virtual time that takes outcomes of local rounds from a memory, or computes and stores them.
+
+    `task` returns the task that the node trains on.
+    """
 
     memory: RoundMemory
     task: Callable[[], Task]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ class Job:
     done: asyncio.Future[Any]
     timer: Timer
     outcome: CallOutcome | None = None
-    paused_ns: int | None = field(default=None)
+    paused_ns: int | None = None
 
 
 Trainer = Callable[[Sequence[Callable[[], Any]]], Sequence[CallOutcome]]
@@ -105,15 +105,20 @@ class Training:
         settle(job.done, *job.outcome)
 
 
+@dataclass(eq=False)
 class VirtualWorker:
-    """A node's worker in virtual time: local rounds take their modeled time, other work takes none."""
+    """A node's worker in virtual time: local rounds take their modeled time, other work takes none.
 
-    def __init__(self, node: NodeId, training: Training, time_ns: Callable[[NodeId, int], int]) -> None:
-        """Compute local rounds by `training`; `time_ns(node, round)` is the duration of one."""
-        self.node, self.training, self.time_ns = node, training, time_ns
-        self.factor = 1.0
-        self.cpu_s: float | None = None
-        self.round: Callable[[], int] = lambda: 0
+    `training` computes the local rounds, `time_ns(node, round)` is the duration of one, and `round` returns the node's
+    present round.
+    """
+
+    node: NodeId
+    training: Training
+    time_ns: Callable[[NodeId, int], int]
+    round: Callable[[], int]
+    factor: float = 1.0
+    cpu_s: float | None = None
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
         """Return the result of `function(*args)`: at once or, for a local round, at the end of its modeled time.
