@@ -133,11 +133,6 @@ class VirtualLoop(base_events.BaseEventLoop):
         """Whether the loop has any timers, including canceled ones."""
         return bool(self._times)
 
-    @property
-    def num_ready(self) -> int:
-        """The number of callbacks that can run at this moment."""
-        return len(self._ready)  # type: ignore[attr-defined]
-
     def call_at_ns(self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED) -> NamedTimer:
         """Call `callback` at exactly `at_ns`, or now if that is past; `rank` and `name` order calls of one instant."""
         timer = NamedTimer(self, name, callback)

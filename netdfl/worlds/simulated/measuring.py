@@ -34,9 +34,7 @@ def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
     for node in blueprint.node_ids:
         model(node, 0)  # so that a missing time raises its error before the run
     slow = slow_nodes(streams, blueprint.scenario.nodes, **world.stragglers.model_dump()) if world.stragglers else {}
-    found = model
-    if slow:
-        found = slowed(found, slow)
+    found = slowed(model, slow) if slow else model
     clients = [node for node in blueprint.node_ids if node != blueprint.network.server]
     return as_others(found, world.as_others, clients) if world.as_others else found
 
@@ -45,10 +43,7 @@ def measure(blueprint: Blueprint, node: NodeId) -> int:
     """Measure the time of one local round of `node` on this machine, in nanoseconds."""
     if node == blueprint.network.server:
         return 0
-    algorithm, task, view = (
-        blueprint.algorithm,
-        blueprint.problem.task(node, "cpu"),
-        blueprint.view(node, 0, frozenset()),
-    )
+    algorithm, task = blueprint.algorithm, blueprint.problem.task(node, "cpu")
+    view = blueprint.view(node, 0, frozenset())
     state = first_state(task.initial(), algorithm, view)
     return time_ns(lambda: state.train(algorithm, task.data(0), view))

@@ -82,9 +82,8 @@ class SimulatedWorld:
         self.scenario, self.directory, self._keep_log = scenario, config.directory, config.keep_log
         self._shared = config.blueprint
         self.streams = Streams(scenario.seed)
-        self._no_deadline = scenario.world.no_deadline if isinstance(scenario.world, SimulatedOptions) else ()
-        self._link_seed = scenario.world.luck if isinstance(scenario.world, SimulatedOptions) else None
-        self._orders = scenario.world.order if isinstance(scenario.world, SimulatedOptions) else None
+        assert isinstance(scenario.world, SimulatedOptions)
+        self._options = scenario.world
         self.ordered: OrderedInstants | None = None
         self.loop = loop(self.streams.integer("ties"))
         self.clock = VirtualClock(self.loop)
@@ -136,7 +135,7 @@ class SimulatedWorld:
         self.loop.set_exception_handler(self._on_exception)
         packets = self.scenario.world.loss_layer == "packet"
         compute = compute_time(blueprint, self.directory)
-        link_streams = self.streams if self._link_seed is None else Streams(self._link_seed)
+        link_streams = self.streams if self._options.luck is None else Streams(self._options.luck)
         core = build_underlay(self.scenario)
         links = Links(
             blueprint.links,
@@ -147,7 +146,8 @@ class SimulatedWorld:
         )
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
         ledger = FleetLedger(self.clock, self._recorder)
-        self.fabric = (Fabric if self._orders is None else OneByOneFabric)(
+        orders = self._options.order
+        self.fabric = (Fabric if orders is None else OneByOneFabric)(
             self.clock,
             self.streams.integer("ties"),
             ledger,
@@ -155,8 +155,8 @@ class SimulatedWorld:
             changing=bool(scheduled),
             size=_size_of(self.scenario),
         )
-        if self._orders is not None and isinstance(self.fabric, OneByOneFabric):
-            self.ordered = OrderedInstants(self._orders, self.loop, self.fabric)
+        if orders is not None and isinstance(self.fabric, OneByOneFabric):
+            self.ordered = OrderedInstants(orders, self.loop, self.fabric)
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
         self.service = _service(blueprint)
         context = SimulationContext(
@@ -175,9 +175,9 @@ class SimulatedWorld:
             remembers=self.remembers,
         )
         self.nodes = {node: SimulatedNode(context, node) for node in blueprint.node_ids}
-        if self._no_deadline:
+        if self._options.no_deadline:
             patient = replace(context, blueprint=without_deadline(blueprint))
-            self.nodes |= {node: SimulatedNode(patient, node) for node in self._no_deadline}
+            self.nodes |= {node: SimulatedNode(patient, node) for node in self._options.no_deadline}
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
         return OpenResult(blueprint.problem.partition(), blueprint.problem.notes)
 
@@ -245,8 +245,8 @@ class SimulatedWorld:
                 monitor.idle()
 
         self.loop.source, self.loop.on_idle = _MonitoredSource(self.fabric, self.loop, monitor), idle
-        if self._no_deadline:
-            self.loop.source = PerfectDeadlines(self.loop.source, self.loop, self.fabric, self.nodes, self._no_deadline)
+        if chosen := self._options.no_deadline:
+            self.loop.source = PerfectDeadlines(self.loop.source, self.loop, self.fabric, self.nodes, chosen)
         if self.ordered is not None:
             self.loop.source = self.ordered.around(self.loop.source)
 
