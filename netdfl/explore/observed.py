@@ -12,12 +12,12 @@ from typing import Any
 
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
 from netdfl.core.types import Kind, NodeId, Scalar
-from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.finding import Finding, by_verdict
 from netdfl.explore.rows import EventRow, MemoryStore
 from netdfl.record.base import WaitEnd
 from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import EvaluatedValue, Series
-from netdfl.record.remarks import Crash, reason_of_death
+from netdfl.record.remarks import RETURNS, Crash, reason_of_death, restarts_of
 from netdfl.record.shares import KINDS, ShareRecord
 from netdfl.record.verdict import Death, Observations, OddMessages, Outlier, RunFacts
 from netdfl.scenario.model.schema import Scenario
@@ -25,7 +25,7 @@ from netdfl.scenario.model.schema import Scenario
 
 def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence[str], length_ns: int) -> RunFacts:
     """Return the facts on a run that its verdict needs and its record lacks. The duration in real time is set to 0."""
-    confirmed = [each for each in stalls if each.cause is Cause.DEADLOCK and not each.suspected and not each.over]
+    told = by_verdict(stalls)
     return RunFacts(
         scenario=scenario.name,
         seed=scenario.seed,
@@ -36,8 +36,8 @@ def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence
         duration_s=0.0,
         virtual_duration_s=length_ns / 1e9,
         expect={name: bound for name, bound in scenario.expect.entries().items() if name != "duration_s"},
-        stalls=[{"text": each.text, "over": each.over} for each in stalls if each not in confirmed],
-        deadlocks=[{"text": each.text} for each in confirmed],
+        stalls=told["stalls"],
+        deadlocks=told["deadlocks"],
         unfinished=unfinished,
         delivery=scenario.delivery.kind,
     )
@@ -54,7 +54,7 @@ def observe(rows: MemoryStore) -> Observations:
         timed_out=sum(wait.ended is WaitEnd.DEADLINE and bool(wait.missing) for wait in rows.waits),
         waits=len(rows.waits),
         lost_weight=lost_weight(rows),
-        new_weight=sum(_brought(rows)),
+        new_weight=sum(each.get("new_weight") or 0.0 for each in _restarts(rows)),
         outliers=_outliers(rows),
         least=_least_weight(rows),
         deaths=list(_deaths(rows)),
@@ -113,8 +113,9 @@ def _least_weight(rows: MemoryStore) -> HeldWeight | None:
 def lost_weight(rows: MemoryStore) -> float:
     """Return the push-sum weight that was lost: in messages that were given up, or with states lost in crashes."""
     shares = _shares(rows)
+    with_states = sum(each["lost_weight"] or 0.0 for each in _restarts(rows))
     twice = sum(each.weight for each in shares.twice())
-    return sum(each.weight for each in shares.lost()) + sum(_lost_by_restarts(rows)) - twice
+    return sum(each.weight for each in shares.lost()) + with_states - twice
 
 
 def _shares(rows: MemoryStore) -> ShareRecord:
@@ -133,24 +134,14 @@ def _shares(rows: MemoryStore) -> ShareRecord:
     return found
 
 
-def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
-    """Yield the push-sum weight that each crash destroyed: a node's weight at the crash, if it returned without it."""
-    held: dict[NodeId, EventRow] = {}
-    back: dict[NodeId, float] = {}
-    for event in rows.events:
-        if event.node is None:
-            continue
-        if event.kind == "crash":
-            held[event.node] = event
-            back.pop(event.node, None)
-        elif event.kind == "restart" and (crash := held.pop(event.node, None)) is not None:
-            weight = _number(crash.details.get("weight"))
-            if crash.details.get("state") == "lost":
-                yield weight
-            else:
-                back[event.node] = weight
-        elif event.kind == "rejoin" and event.node in back:
-            yield back.pop(event.node)
+def _restarts(rows: MemoryStore) -> list[dict[str, Any]]:
+    """Return the restarts after which a node had lost its state, with the push-sum weights that it held and brought."""
+    events = (
+        (event.kind, event.node, event.round, event.at_ns, event.details)
+        for event in rows.events
+        if event.kind in RETURNS and event.node is not None
+    )
+    return [restart for restart in restarts_of(events) if restart["state"] == "lost"]
 
 
 def _crashes(rows: MemoryStore) -> list[Crash]:
@@ -159,19 +150,6 @@ def _crashes(rows: MemoryStore) -> list[Crash]:
     last = max((round for round, _ in rounds), default=None)
     events = ((each.kind, each.node, each.round, each.details) for each in rows.events if each.node is not None)
     return Crash.last_of(events, {node for round, node in rounds if round == last})
-
-
-def _brought(rows: MemoryStore) -> Iterator[float]:
-    """Yield the push-sum weight with which each node began that returned from a crash without its state.
-
-    Nodes that join late are left out: their weight of 1 belongs to the fleet.
-    """
-    came: dict[NodeId, str] = {}
-    for event in rows.events:
-        if event.kind in ("join", "restart") and event.node is not None:
-            came[event.node] = event.kind
-        elif event.kind == "rejoin" and event.node is not None and came.get(event.node) == "restart":
-            yield _number(event.details.get("weight"))
 
 
 def _outliers(rows: MemoryStore) -> list[Outlier]:

@@ -58,10 +58,11 @@ def reason_of_death(kind: str, details: Mapping[str, object]) -> str:
     return "ended early" if code is None else f"exit code {code}"
 
 
-_KINDS = ("absent", "crash", "died", "restart", "join", "rejoin")
+RETURNS = ("absent", "crash", "died", "restart", "join", "rejoin")
+"""Kinds of events about absences and returns of nodes; at one instant they happen in this order."""
 
 
-def find_restarts(run: Run) -> list[dict[str, object]]:
+def find_restarts(run: Run) -> list[dict[str, Any]]:
     """Return every restart in order of time: node, times of crash and return in seconds, whether its state was kept.
 
     A node that joined late has the state `none`, and no time of a crash.
@@ -73,32 +74,42 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
     weights.
     """
     rows = run.rows(
-        "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [_KINDS]
+        "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [RETURNS]
     )
-    crashed: dict[NodeId, dict[str, object]] = {}
-    back: dict[NodeId, dict[str, object]] = {}
-    found: list[dict[str, object]] = []
-    for kind, node, round, at_s, details in sorted(rows, key=lambda row: (row[3], _KINDS.index(row[0]))):
-        said = read_details(details)
+    ordered = sorted(rows, key=lambda row: (row[3], RETURNS.index(row[0])))
+    found = restarts_of((*row[:4], read_details(row[4])) for row in ordered)
+    _count_once(found, list(_read_shares(run).twice()))
+    for each in found:
+        if each["state"] == "kept":
+            del each["lost_weight"]
+    return found
+
+
+def restarts_of(events: Iterable[tuple[str, NodeId, int, float, Json]]) -> list[dict[str, Any]]:
+    """Return every restart, as `find_restarts` does, from `events` of the kinds `RETURNS`, in order of time.
+
+    They are (kind, node, round, time, details), with times in any unit. `lost_weight` is all that the node held when it
+    crashed, also where its state was kept.
+    """
+    crashed: dict[NodeId, dict[str, Any]] = {}
+    back: dict[NodeId, dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
+    for kind, node, round, at, said in events:
         if kind in ("absent", "crash"):
-            crashed_s = at_s if kind == "crash" else None
+            crashed_s = at if kind == "crash" else None
             crashed[node] = {"round": round, "crashed_s": crashed_s, "lost_weight": said.get("weight")}
             crashed[node]["state"] = "lost" if said.get("state") == "lost" else "kept"
         elif kind == "died":  # not as scripted: nobody knows what it held
-            crashed.setdefault(node, {"round": round, "crashed_s": at_s, "lost_weight": None})
+            crashed.setdefault(node, {"round": round, "crashed_s": at, "lost_weight": None})
         elif kind in ("restart", "join"):
             crash = crashed.pop(node, {"round": round, "crashed_s": None, "lost_weight": None})
             state = "none" if kind == "join" else crash.pop("state", "kept")
-            back[node] = {"node": node, **crash, "state": state, "returned_s": at_s}
+            back[node] = {"node": node, **crash, "state": state, "returned_s": at}
             found.append(back[node])
         elif node in back:
             lost = "none" if back[node]["state"] == "none" else "lost"
             back[node] |= {"state": lost, "rejoined_in": round, "model_of": said.get("source")}
             back[node] |= {"new_weight": said.get("weight"), "reason": said.get("reason", "")}
-    _count_once(found, list(_read_shares(run).twice()))
-    for each in found:
-        if each["state"] == "kept":
-            del each["lost_weight"]
     return found
 
 

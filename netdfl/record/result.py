@@ -64,8 +64,8 @@ class StoredRecord(NamedTuple):
     @classmethod
     def of(cls, run: Run) -> Self:
         """Read the record of `run`."""
-        messages, given_up, deaths = count_messages(run), count_given_up(run), find_deaths(run)
-        restarts: Sequence[Json] = find_restarts(run)
+        messages, given_up = count_messages(run), count_given_up(run)
+        deaths, restarts = find_deaths(run), find_restarts(run)
         timed_out, waits = count_timeouts(run)
         observed = Observations(
             series=all_evaluations(run),
