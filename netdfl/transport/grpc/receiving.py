@@ -91,11 +91,9 @@ class DataServicer:
         self._limits = wire.Limits(max_bytes=options.max_message)
         self._frames = wire.FrameReader(self._limits)
         self._most_waiting = options.waiting_calls
-        self._patience_s = options.call_deadline / NS_PER_S / 2
-        self._known: set[NodeId] = set()
+        self._known: dict[NodeId, int] = {}  # the peers, and the most restarts that each was introduced with
         self._introduced = asyncio.Event()
-        self._epochs: dict[NodeId, int] = {}
-        self._introduced_epochs: dict[NodeId, int] = {}
+        self._epochs: dict[NodeId, int] = {}  # the restarts of each peer, by its last hello
         self._waiting: defaultdict[NodeId, dict[asyncio.Task[Any], bool]] = defaultdict(dict)
         self._attached: list[asyncio.Future[None]] = []
         self._calls: dict[asyncio.Task[Any], bool] = {}  # whether anything came over it
@@ -112,8 +110,7 @@ class DataServicer:
 
     def introduce(self, node: NodeId, epoch: int = 0) -> None:
         """Accept calls from `node` after `epoch` or more restarts. Hello calls wait until some node is introduced."""
-        self._known.add(node)
-        self._introduced_epochs[node] = max(epoch, self._introduced_epochs.get(node, 0))
+        self._known[node] = max(epoch, self._known.get(node, 0))
         self._introduced.set()
 
     def methods(self) -> grpc.GenericRpcHandler:
@@ -216,7 +213,7 @@ class DataServicer:
             return reason
         if caller.node not in self._known:
             return f"node {caller.node} is not a peer of node {self._me.node}"
-        newest = max(self._epochs.get(caller.node, 0), self._introduced_epochs.get(caller.node, 0))
+        newest = max(self._epochs.get(caller.node, 0), self._known[caller.node])
         if caller.epoch < newest:
             return f"node {caller.node} was restarted {newest} times, not {caller.epoch}"
         return ""
@@ -362,7 +359,7 @@ class DataServicer:
         Return None if the mailbox did not accept it for half of the sender's deadline.
         """
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._deadline_s / 2):
                 while True:
                     waiter = asyncio.get_running_loop().create_future()
                     if self.sink is None:

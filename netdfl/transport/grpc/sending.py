@@ -71,7 +71,6 @@ class PeerSender:
         me: Identity,
         peer: NodeId,
         address: str,
-        epoch: int,
         clock: Clock,
         ledger: Ledger,
         options: GrpcOptions,
@@ -80,15 +79,13 @@ class PeerSender:
     ) -> None:
         """Start with an empty queue. The first message opens the channel to `address`, or shares one of `channels`.
 
-        `me` is the sending node; `epoch` is how often `peer` has restarted. With `buffers`, large bodies are put into
-        shared memory, as far as it has space.
+        `me` is the sending node. With `buffers`, large bodies are put into shared memory, as far as it has space.
         """
         self._buffers = buffers
         self._channels = channels
         self._probed = False
         self._waited_for_room = False
         self.address = address
-        self.epoch = epoch
         self._me = me
         self._peer = peer
         self._writer = wire.FrameWriter(me.run_id)
@@ -299,8 +296,8 @@ class PeerSender:
         self._stream = Stream(call, self._deadline_s, self._told, self._ended)
         return self._stream
 
-    def _ended(self, fate: Fate, again: Sequence[QueuedMessage]) -> None:
-        """Queue the messages `again` once more, which got no answer over a stream that ended with `fate`.
+    def _ended(self, again: Sequence[QueuedMessage]) -> None:
+        """Queue the messages `again` once more, which got no answer over a stream that has ended.
 
         The next renewal of leases (loans of shared memory) shows whether the receiver had begun to read any of them.
         """

@@ -83,8 +83,8 @@ class WrittenFrame:
 
 AnswerCallback = Callable[[QueuedMessage, Answer], None]
 """A function that gets each written message once, with the receiver's answer to it."""
-EndCallback = Callable[[Fate, Sequence[QueuedMessage]], None]
-"""A function called once when a stream ends, with the fate that ended it and the messages to send over another one."""
+EndCallback = Callable[[Sequence[QueuedMessage]], None]
+"""A function called once when a stream ends, with the messages to send over another one."""
 
 
 class Stream:
@@ -242,7 +242,7 @@ class Stream:
             first = self._under_way[0].entry
             self._under_way.clear()
             self._on_answer(first, Answer(fate, None))
-        self._on_end(fate, again)
+        self._on_end(again)
 
     def close(self, fate: Fate) -> None:
         """End the stream, and report `fate` for each message under way without an answer."""

@@ -164,10 +164,8 @@ class GrpcTransport:
             else:
                 sender.put(message, nbytes)
         for message in held:
-            nbytes = wire.frame_size(message.payload)
-            while not (sender := self._sender(message)).has_room(nbytes):
-                await sender.settled_one()
-            sender.put(message, nbytes)
+            await self.room(message)
+            self._sender(message).put(message, wire.frame_size(message.payload))
 
     def carry(self, message: Message, link_header: bytes) -> None:
         """Queue one message with a link header, even if the queue to its receiver is full. Raises as `send` does."""
@@ -214,9 +212,9 @@ class GrpcTransport:
         """Return the senders to `node` for messages and for heartbeats, made on first use."""
         self._close_idle()
         place = self._places[node]
-        address, epoch = place or ("", 0)
+        address, _ = place or ("", 0)
         data, beats = (
-            PeerSender(self._me, node, address, epoch, self._clock, self._ledger, self._options, channels, buffers)
+            PeerSender(self._me, node, address, self._clock, self._ledger, self._options, channels, buffers)
             for channels, buffers in ((self._shared.messages, self.buffers), (self._shared.heartbeats, None))
         )
         if place is None or self._handed_over:
