@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from netdfl.core.control import CoreFlows, CoreRates
+from netdfl.core.control import CoreFlows
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
 from netdfl.links.channel import Links
@@ -92,10 +92,6 @@ class ShareNotices:
         if self._ways is not None and (ends := self._ways.ends(self._node)):
             self._report(CoreFlows(tuple(ends)))
 
-    def go(self, now_ns: int) -> Sequence[StageOutcome]:
-        """Let messages leave at `now_ns` by the shares that are known, without waiting for others; return the times."""
-        return self._links.go_by_known_shares(now_ns)
-
     def _send(self, dst: NodeId, what: dict[str, Any]) -> None:
         self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, NO_ATTEMPT, Payload(meta=what)))
 
@@ -140,7 +136,3 @@ class ShareNotices:
             self._own.keep(src, min(notice.since_ns, _FAR))
         elif not self._own.take(src, notice._replace(since_ns=min(notice.since_ns, now_ns))):
             self._send(src, {_REFUSED: notice.number})
-
-    def take_rates(self, told: CoreRates, now_ns: int) -> Sequence[StageOutcome]:
-        """Use the supervisor's rates `told` over core links from `now_ns` on; return how messages under way change."""
-        return self._links.take_rates(self._node, told.rates, now_ns, answers=told.answers)

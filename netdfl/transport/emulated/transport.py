@@ -21,6 +21,7 @@ and not added to it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -62,14 +63,13 @@ Measure = Callable[[NodeId, int, int, int, int], None]
 class ReceivedMessage:
     """A message that has come over the real network and is held until it is due on its emulated link.
 
-    `nbytes` are those of its frame, `memory` those that it counts while held. `direct`: the gRPC call that brought
-    it is still open, and its answer carries the fate; later a report does. `times`: what `Measure` gets besides the
-    sender; None: it gets nothing.
+    `memory` are the bytes that it counts while held. `direct`: the gRPC call that brought it is still open, and its
+    answer carries the fate; later a report does. `times`: what `Measure` gets besides the sender; None: it gets
+    nothing.
     """
 
     message: Message
     link_header: LinkHeader
-    nbytes: int
     memory: int
     direct: bool = True
     fate: Fate | None = None
@@ -112,7 +112,7 @@ class EmulatedTransport:
             report: tells the supervisor of messages over core links.
         """
         self.node, self._clock, self._ledger, self._links, self._seed = node, clock, ledger, links, seed
-        self._changes = [e for e in events if e.at_ns is not None and e.acts_on_links]
+        self._changes = deque((e.at_ns, e) for e in events if e.at_ns is not None and e.acts_on_links)
         self._measure, self._epoch, self._peer_bytes = measure, epoch, peer_bytes
         self.receipts = Receipts(ledger, epoch, self._answered)
         self._up: LinkEngine[EdgeState, SentMessage] = LinkEngine(self._left, self._lost)
@@ -183,7 +183,7 @@ class EmulatedTransport:
         """
         now = self._clock.now_ns()
         if self._shares is not None:
-            self._up.change(self._shares.go(now), now)
+            self._up.change(self._links.go_by_known_shares(now), now)
         self._up.run(_FOREVER)
         self._close()
         await self.carrier.hand_over()
@@ -219,13 +219,12 @@ class EmulatedTransport:
         early, as the real transport takes time, but never before an earlier link change is made.
         """
         now = self._clock.now_ns()
-        while self._changes and (self._changes[0].at_ns or 0) <= now:
-            event = self._changes.pop(0)
-            at_ns = event.at_ns or 0
+        while self._changes and self._changes[0][0] <= now:
+            at_ns, event = self._changes.popleft()
             self._up.run(at_ns - 1)
             self._down.run(at_ns - 1)
             self._apply(event, at_ns)
-        change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
+        change = self._changes[0][0] if self._changes else _FOREVER
         self._up.run_ahead(min(now + self._lead_ns, change - 1), min(now, change - 1))
         self._down.run(now)
         if self._shares is not None:
@@ -242,7 +241,7 @@ class EmulatedTransport:
         self._down.change(down, at_ns)
 
     def _arm(self) -> None:
-        change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
+        change = self._changes[0][0] if self._changes else _FOREVER
         up, ends = self._up.departs_ns, None if self._shares is None else self._shares.next_ns
         ahead = change if up is None or up >= change else up - self._lead_ns
         due = min(change, ahead, *(at for at in (self._up.retime_ns, self._down.next_ns(), ends) if at is not None))
@@ -322,10 +321,10 @@ class EmulatedTransport:
         MalformedMessage.
         """
         if link_header == REPORT:
-            if message.kind is Kind.PROBE:
-                self._take_notice(message)
-            else:
+            if message.kind is not Kind.PROBE:
                 self.receipts.take_report(message)
+            elif self._shares is not None:
+                self._learn(partial(self._shares.take, message))
             return Fate.DELIVERED
         if not self._begun or any(held.message.src == message.src for held in self._waiting):
             return None
@@ -335,7 +334,7 @@ class EmulatedTransport:
         memory = message.payload.memory(nbytes)
         if not self._hold(message.src, memory):
             return None
-        held = ReceivedMessage(message, read, nbytes, memory)
+        held = ReceivedMessage(message, read, memory)
         edge = self._half((message.src, message.dst), True)
         order_key = self._order_key(edge, message)
         unit = InFlight.of(edge, held, message.id, nbytes, order_key, read.copy, corrupted=read.corrupted)
@@ -424,19 +423,15 @@ class EmulatedTransport:
             self._shares.answered(node)
             self._shares.tell(self._clock.now_ns())
 
-    def _take_notice(self, message: Message) -> None:
-        self._advance()
-        now = self._clock.now_ns()
-        if self._shares is not None:
-            self._up.change(self._shares.take(message, now), now)
-        self._advance()
-
     def take_rates(self, told: CoreRates) -> None:
         """Use the rates over core links that the supervisor sent, `told`, from now on."""
+        self._learn(partial(self._links.take_rates, self.node, told.rates, answers=told.answers))
+
+    def _learn(self, take: Callable[[int], Sequence[StageOutcome]]) -> None:
+        """Use what others say of shared links from now on: `take` gets the time, and returns how messages change."""
         self._advance()
         now = self._clock.now_ns()
-        if self._shares is not None:
-            self._up.change(self._shares.take_rates(told, now), now)
+        self._up.change(take(now), now)
         self._advance()
 
     def _tell(self, held: ReceivedMessage, fate: Fate) -> None:
