@@ -38,10 +38,10 @@ def way_of(flight: FabricFlight) -> tuple[int | None, str]:
         return flight.at_ns, f"arrives at {seconds(flight.at_ns)}"
     at_ns, unit = flight.at_ns, flight.unit.alone
     for stage in flight.stages:
-        outcomes = copy.deepcopy(stage).enter(unit, at_ns)
-        last = outcomes[0] if outcomes else None
         if isinstance(stage, FairStage):
             return None, f"goes on at {seconds(at_ns)} over a link that is shared"
+        outcomes = copy.deepcopy(stage).enter(unit, at_ns)
+        last = outcomes[0] if outcomes else None
         if isinstance(last, Drop):
             return None, f"will be lost at {seconds(at_ns)}: {last.reason}"
         if not isinstance(last, Departure):

@@ -125,12 +125,6 @@ class FairStage:
         flow = self.flows.get(_place(unit))
         return flow is not None and unit is not flow.unit
 
-    def __deepcopy__(self, memo: object) -> FairStage:
-        """Return a copy without messages, used to try out the path: departures here depend on all other messages."""
-        alone = FairStage(FairNetwork(), self.edge, [SharedLink(link.order, Shape(None)) for link in self.links])
-        alone.stopped = self.stopped
-        return alone
-
     def withdraw(self, unit: Transit) -> None:
         """Remove the message `unit`, which was taken off the link."""
         flow = self.flows.get(_place(unit))
