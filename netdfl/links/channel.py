@@ -12,16 +12,16 @@ process of a real fleet has a copy of all this and computes the same values with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 from netdfl.core.control import CoreRate
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.building import Maker, around, same_for_all
-from netdfl.links.path import INSTANT_CHANGES, Path, fuse
+from netdfl.links.path import INSTANT_CHANGES, Fuse, Path, fuse
 from netdfl.links.rules.base import LinkRule, Stage, StageOutcome
 from netdfl.links.rules.disorder import Checksum, Corrupt
 from netdfl.links.rules.mahimahi import rate_stage
@@ -46,9 +46,6 @@ from netdfl.links.sharing.stage import FairStage
 from netdfl.links.sharing.told import ToldDownlinks
 from netdfl.links.sharing.ways import ToldWays
 from netdfl.links.spec import NODE_KEYS, LinkPart, LinksSpec
-
-Fuse: TypeAlias = Callable[[Sequence[Stage]], tuple[LinkRule, ...]]
-"""A function that combines the stages of one link into as few as possible, so that a message passes them faster."""
 
 
 @dataclass(slots=True)
@@ -103,10 +100,7 @@ class CoreLinks(Protocol):
 
 
 class Links:
-    """The paths of a whole fleet. A path is built at its first use, including the scheduled changes in force then.
-
-    An instance can be pickled, with the state of every rule.
-    """
+    """The paths of a whole fleet. A path is built at its first use, including the scheduled changes in force then."""
 
     def __init__(
         self,
@@ -177,12 +171,6 @@ class Links:
         for blocks, keys in changing:
             self._changing.add(blocks, keys)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_streams": self._streams.seed}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _streams=Streams(state["_streams"]))
-
     @cached_property
     def common(self) -> Path | None:
         """The path of every edge where all edges have the same stateless stages; else None."""
@@ -240,7 +228,7 @@ class Links:
         Two kinds of events have no effect here: events by round, which are part of the paths from the start, and
         crashes and pauses of nodes, which do not change links.
         """
-        if event.at_round is not None or event.action not in ("set", "unset"):
+        if event.at_round is not None or not event.acts_on_links:
             return []
         in_core: list[StageOutcome] = []
         if event.core and self._core is not None:

@@ -13,9 +13,9 @@ Stages stay apart where another link shares one, or where a change must find the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from netdfl.core.types import Edge
 from netdfl.links.rules.base import DROPPED, Departure, Drop, LinkEvent, LinkRule, Stage, StageOutcome, Transit
@@ -80,6 +80,10 @@ class FusedStage(Stage):
 
 INSTANT_CHANGES = frozenset({"state", "loss", "duplicate", "corrupt"})
 """The rules whose changes a fused stage accepts, except for a `down_reset`, which must find the messages in flight."""
+
+
+Fuse: TypeAlias = Callable[[Sequence[Stage]], tuple[LinkRule, ...]]
+"""A function that combines the stages of one link into as few as possible, so that a message passes them faster."""
 
 
 def fuse(stages: Sequence[Stage]) -> tuple[LinkRule, ...]:

@@ -80,7 +80,7 @@ class PacketCore:
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
         """Begin with the underlay's configured link values. `streams` give each edge its own losses on core links."""
-        self._underlay, self._seed = underlay, streams.seed
+        self._underlay, self._streams = underlay, streams
         self._values = CoreValues(underlay.network)
         self._queues = {link: CoreQueue(self._values, link) for link in self._values.numbers}
         self._routes: Routes = underlay.routes
@@ -102,7 +102,7 @@ class PacketCore:
 
     def _set_loss(self, edge: Edge, link: CoreLink) -> None:
         part = self._values[link]["loss"].value
-        seed = Streams(self._seed).integer("link", *edge, "core", link.name)
+        seed = self._streams.integer("link", *edge, "core", link.name)
         self._queues[link].losses[edge].model = None if part is None else part.build(seed)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:

@@ -134,7 +134,7 @@ class SharedCore:
         With `over_tcp`, loss and delay in the core act on packets; the model of TCP turns them into the time of a
         message.
         """
-        self._underlay, self._seed, self._over_tcp = underlay, streams.seed, over_tcp
+        self._underlay, self._streams, self._over_tcp = underlay, streams, over_tcp
         self._values = values = CoreValues(underlay.network)
         self._shared = {link: SharedLink((_THIRD, n), values.rate(link)[0]) for link, n in values.numbers.items()}
         self._routes: Routes = underlay.routes
@@ -175,7 +175,7 @@ class SharedCore:
         way.tell_tcp()
 
     def _seed_of(self, edge: Edge, link: CoreLink) -> int:
-        return Streams(self._seed).integer("link", *edge, "core", link.name)
+        return self._streams.integer("link", *edge, "core", link.name)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
         """Apply a change of core links or of routes; return the new times at which messages under way leave the links.

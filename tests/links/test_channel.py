@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from netdfl.core.rng import Streams
@@ -170,17 +168,6 @@ def test_a_path_is_the_same_whenever_it_is_first_used(early):
     sent = [(3500 * MS, unit())]
     found = drive(links, [e for e in events if e.at_ns > 3 * S], sent)
     assert [f.at_ns for f in found] == [4141 * MS]
-
-
-def test_links_can_be_saved_with_their_state_and_go_on():
-    block = {"default": {**LOSSY["default"], "loss": {"model": "gilbert_elliott", "p": 0.2, "r": 0.4}}}
-    entries = [{"at": "100ms", "for": "50ms", "link": "0->1", "rate": "1Mbit"}]
-    whole = fates(block, entries, every(50 * MS, 40))
-    links, events = fleet(block, *entries)
-    first = drive(links, events, [(at, unit(*who)) for at, *who in every(50 * MS, 40)[:20]])
-    links = pickle.loads(pickle.dumps(links))
-    second = drive(links, [], [(at, unit(*who)) for at, *who in every(50 * MS, 40)[20:]])
-    assert [(f.at_ns, f.reason) for f in first + second] == [(at, reason) for at, *_, reason in whole]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -11,10 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdfl.core.rng import Streams
-from netdfl.links.channel import Links
-from netdfl.links.spec import LinksSpec
-from netdfl.underlay.shared import SharedCore
 from tests.links import fluid
 from tests.underlay.sites import FIGURES, MB, MBIT, MS, SITES, S, arrivals, fleet, shortest
 
@@ -98,11 +93,3 @@ def test_uplinks_that_serve_in_turn_stand_before_the_core() -> None:
     rules = {"default": {"uplink": {"rate": "8Mbit", "sharing": "fifo"}}}
     found = arrivals(fleet(EIGHT), [(0, 0, 4, MB), (0, 0, 5, MB)], rules)
     assert sorted(found.values()) == [2 * S + 5 * MS, 3 * S + 5 * MS]
-
-
-def test_a_fleet_s_links_can_be_kept_with_the_core() -> None:
-    streams = Streams(0)
-    links = Links(LinksSpec({}, {}, 8), streams, core=SharedCore(fleet(EIGHT), streams))
-    links.path(0, 6)
-    again = pickle.loads(pickle.dumps(links))
-    assert [type(stage) for stage in again.path(0, 6).stages] == [type(stage) for stage in links.path(0, 6).stages]

@@ -11,10 +11,10 @@ that stage stays between them, and they are crossed one after another. A TCP sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from netdfl.core.types import Edge
-from netdfl.links.path import Path
+from netdfl.links.path import Fuse, Path
 from netdfl.links.rules.base import LinkRule, Stage, UnitName
 from netdfl.links.rules.disorder import Corrupt, Duplicate
 from netdfl.links.rules.loss import Loss
@@ -39,7 +39,7 @@ def fair_path(
     uplink: NodeLink | None,
     downlink: NodeLink | None,
     last: Sequence[LinkRule],
-    fuse: Callable[[Sequence[Stage]], tuple[LinkRule, ...]],
+    fuse: Fuse,
     told: ToldDownlinks | None,
     core: Sequence[SharedLink] = (),
     *,
