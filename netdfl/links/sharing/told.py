@@ -10,6 +10,7 @@ with explicit rate indication, 1995).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from typing_extensions import override
@@ -50,10 +51,11 @@ ENDED = FlowNotice(0)
 class ToldLink(SharedLink):
     """A sender's model of a receiver's downlink, whose rate senders share, for the flows of one edge.
 
-    `whole` has the downlink's undivided rate, which is the capacity until the receiver reports another one.
+    `whole` has the downlink's undivided rate, which is the capacity until the receiver reports another one. `known` is
+    the last notice sent to the receiver: which message crosses its downlink, and how fast it could be sent.
     """
 
-    __slots__ = ("_begun", "_is_told", "_told", "_unit", "_waits", "whole")
+    __slots__ = ("_begun", "_is_told", "_unit", "_waits", "known", "whole")
 
     def __init__(self, edge: Edge, whole: SharedLink, rank: int = 4, *, waits: bool = False) -> None:
         """Start with the whole rate of the downlink. `rank` orders this link among links with equal shares.
@@ -67,7 +69,7 @@ class ToldLink(SharedLink):
 
     def forget(self) -> None:
         """Forget the notices sent to the receiver, and number messages anew: it restarted, is gone, or got none yet."""
-        self._told, self._unit, self._is_told = ENDED, None, False
+        self.known, self._unit, self._is_told = ENDED, None, False
         self._begun = 0
 
     @property
@@ -94,10 +96,10 @@ class ToldLink(SharedLink):
                 self._begun, since_ns = self._begun + 1, flow.going_ns
             self._unit = flow.unit
             notice = FlowNotice(self._begun, flow.unit.nbytes, min(_MOST, _offer(flow, self) // PARTS), since_ns)
-        known = self._told
+        known = self.known
         if notice[:2] == known[:2] and abs(notice.offer_bps - known.offer_bps) * CLOSE <= known.offer_bps:
             return None
-        self._told = notice
+        self.known = notice
         return notice
 
     def be_whole(self, capacity: int | None) -> None:
@@ -108,11 +110,6 @@ class ToldLink(SharedLink):
         self.whole.limit(capacity)
         if not self.flows or capacity is None:
             self.capacity = capacity
-
-    @property
-    def known(self) -> FlowNotice:
-        """The last notice sent to the receiver: which message crosses its downlink, and how fast it could be sent."""
-        return self._told
 
     def take_share(self, rate_bps: int, since_ns: int, network: FairNetwork) -> None:
         """Set the link's capacity to a rate that holds since `since_ns`, and mark it so that rates are recomputed."""
@@ -125,7 +122,7 @@ class ToldLink(SharedLink):
 
         Messages that were handed over end when the last one leaves, which may be later than now; others at `since_ns`.
         """
-        known, self._told = self._told, ENDED
+        known, self.known = self.known, ENDED
         if known.number == ENDED.number:
             return None
         return ENDED._replace(since_ns=since_ns if self.flows else self.freed_ns)
@@ -193,15 +190,30 @@ def advertised(capacity: int, offers: Iterable[int]) -> int:
     return left + (ascending[-1] if ascending else 0)
 
 
+@dataclass(slots=True, eq=False)
+class _Incoming:
+    """The message of one sender that crosses a downlink now.
+
+    Attributes:
+        notice: the sender's last notice about it.
+        unit: stands for the message in the downlink's queue.
+        changed_ns: the first and the last change of shares that the sender is not told yet, in ns; None: there is none.
+        told: the rate in bit/s that the sender was told last, and the time in ns since when it holds; -1: none yet.
+    """
+
+    notice: FlowNotice
+    unit: Transit
+    changed_ns: tuple[int, int] | None
+    told: tuple[int, int] = (-1, 0)
+
+
 class DownlinkShares:
     """A node's own downlink, and the senders whose messages cross it now, known by their notices."""
 
     def __init__(self, link: SharedLink) -> None:
         """Start without senders."""
         self._link = link
-        self._flows: dict[NodeId, tuple[FlowNotice, Transit]] = {}
-        self._told: dict[NodeId, tuple[int, int]] = {}  # the rate in bit/s, and the time since when it holds
-        self._changed_ns: dict[NodeId, tuple[int, int]] = {}  # the first and last change that a sender is not told yet
+        self._incoming: dict[NodeId, _Incoming] = {}
         self._leaving_ns: dict[NodeId, int] = {}  # when the messages of a sender that crashed will have come
 
     @property
@@ -211,7 +223,7 @@ class DownlinkShares:
 
     def keep(self, src: NodeId, until_ns: int) -> None:
         """Keep the message of `src`, which crashes, and its share until `until_ns`."""
-        if src in self._flows:
+        if src in self._incoming:
             self._leaving_ns[src] = until_ns
 
     def go_on(self, now_ns: int) -> None:
@@ -222,23 +234,23 @@ class DownlinkShares:
     def take(self, src: NodeId, notice: FlowNotice) -> bool:
         """Record the message that `src` sends now, by its notice; return whether the downlink's queue has room."""
         at_ns = notice.since_ns
-        for each in self._flows:
-            first_ns, last_ns = self._changed_ns.get(each, (at_ns, at_ns))
-            self._changed_ns[each] = min(first_ns, at_ns), max(last_ns, at_ns)
+        for each in self._incoming.values():
+            first_ns, last_ns = each.changed_ns or (at_ns, at_ns)
+            each.changed_ns = min(first_ns, at_ns), max(last_ns, at_ns)
         if self._leaving_ns.pop(src, None) is not None:
             self._remove(src)  # of its life before, which numbered messages too
-        before, unit = self._flows.get(src, (ENDED, None))
-        if before.number != notice.number:
-            self._remove(src)
-            unit = Transit(src, src, Kind.DATA, notice.number, 0, 0, notice.nbytes)
-            if notice.number == ENDED.number:
-                return True
-            if self._link.is_full(notice.nbytes):
-                return False
-            self._link.take(unit)
-            self._changed_ns[src] = at_ns, at_ns
-        if unit is not None:
-            self._flows[src] = notice, unit
+        before = self._incoming.get(src)
+        if before is not None and before.notice.number == notice.number:
+            before.notice = notice
+            return True
+        self._remove(src)
+        if notice.number == ENDED.number:
+            return True
+        if self._link.is_full(notice.nbytes):
+            return False
+        unit = Transit(src, src, Kind.DATA, notice.number, 0, 0, notice.nbytes)
+        self._link.take(unit)
+        self._incoming[src] = _Incoming(notice, unit, (at_ns, at_ns))
         return True
 
     def forget(self, src: NodeId) -> None:
@@ -247,11 +259,8 @@ class DownlinkShares:
             self._remove(src)
 
     def _remove(self, src: NodeId) -> None:
-        _, unit = self._flows.pop(src, (ENDED, None))
-        self._told.pop(src, None)
-        self._changed_ns.pop(src, None)
-        if unit is not None:
-            self._link.release(unit)
+        if src in self._incoming:
+            self._link.release(self._incoming.pop(src).unit)
 
     def news(self, besides: Collection[NodeId] = (), since_ns: int = 0) -> Iterator[tuple[NodeId, int, int]]:
         """Yield each sender whose allowed rate has changed, with the rate in bit/s and the time since when it holds.
@@ -264,12 +273,15 @@ class DownlinkShares:
         capacity = self._link.capacity
         if capacity is None:
             return
-        rate = advertised(capacity, (notice.offer_bps * PARTS for notice, _ in self._flows.values())) // PARTS
-        for src in [src for src in self._flows if src not in besides and src not in self._leaving_ns]:
-            before, before_ns = self._told.get(src, (-1, 0))
-            first_ns, last_ns = self._changed_ns.pop(src, (since_ns, since_ns))
-            matters = before < 0 or min(rate, before) < self._flows[src][0].offer_bps
+        rate = advertised(capacity, (each.notice.offer_bps * PARTS for each in self._incoming.values())) // PARTS
+        for src, each in list(self._incoming.items()):
+            if src in besides or src in self._leaving_ns:
+                continue
+            before, before_ns = each.told
+            first_ns, last_ns = each.changed_ns or (since_ns, since_ns)
+            each.changed_ns = None
+            matters = before < 0 or min(rate, before) < each.notice.offer_bps
             if matters and abs(rate - before) * CLOSE > before:
                 at_ns = first_ns if before < 0 else max(since_ns, before_ns, last_ns if rate > before else first_ns)
-                self._told[src] = rate, at_ns
+                each.told = rate, at_ns
                 yield src, rate, at_ns
