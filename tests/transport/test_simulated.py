@@ -29,12 +29,16 @@ MS, S = 10**6, 10**9
 MEGABYTE = Payload(size=1_000_000)
 
 
+def perfect_links(num_nodes: int) -> Links:
+    return Links(LinksSpec({}, {}, num_nodes), Streams(0))
+
+
 @asynccontextmanager
 async def simulated_fleet(num_nodes: int, ledger: Ledger) -> AsyncIterator[Sequence[SimulatedTransport]]:
     """Nodes on perfect links, on the running virtual loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    fabric = loop.source = Fabric(VirtualClock(loop), 0, ledger)
+    fabric = loop.source = Fabric(VirtualClock(loop), 0, ledger, perfect_links(num_nodes))
     transports = [SimulatedTransport(fabric, node) for node in range(num_nodes)]
     yield transports
     for transport in transports:
@@ -166,7 +170,7 @@ def data_array(values: np.ndarray[Any, Any]) -> Any:
 
 def test_what_comes_for_a_crashed_node_fails() -> None:
     loop, ledger = VirtualLoop(), KeptLedger()
-    fabric = loop.source = Fabric(VirtualClock(loop), 0, ledger)
+    fabric = loop.source = Fabric(VirtualClock(loop), 0, ledger, perfect_links(2))
 
     async def main() -> None:
         a, b = (SimulatedTransport(fabric, node) for node in range(2))

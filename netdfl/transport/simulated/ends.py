@@ -11,53 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from netdfl.core.types import Kind, Message, MessageId, NodeId, StepId
 from netdfl.links.edge_state import UNKNOWN, EdgeState, PathPlan
 from netdfl.links.engine import Route
 from netdfl.links.path import Path
-from netdfl.links.rules.base import StageOutcome
-from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Sink
 
 FEW_EDGES = 16
 MOST_WAITING = 64
 """Bound of an edge's backlog: the most messages on the edge that its receiver has not taken yet."""
-
-
-class FabricLinks(Protocol):
-    """The links of a fleet. `netdfl.links.channel.Links` implements them."""
-
-    @property
-    def common(self) -> Path | None:
-        """The one path that all edges share, if all are alike and their stages have no state; else None."""
-
-    def path(self, src: NodeId, dst: NodeId) -> Path:
-        """Return the path of link stages (delay, loss and so on) that a message passes from `src` to `dst`."""
-
-    def forget(self, src: NodeId, dst: NodeId) -> None:
-        """Discard the path from `src` to `dst`, which is no longer used."""
-
-    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a scheduled change to the links; return its effect on the messages that link stages hold."""
-
-
-class PerfectLinks:
-    """Links that lose nothing and take no time."""
-
-    common = Path((0, 0), ())
-
-    def path(self, src: NodeId, dst: NodeId) -> Path:
-        """Return a path without any link stage, on which messages are neither delayed nor lost."""
-        return Path((src, dst), ())
-
-    def forget(self, src: NodeId, dst: NodeId) -> None:
-        """Do nothing, because no path is stored."""
-
-    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Ignore the scheduled change, because these links have no rules; return no effects."""
-        return ()
 
 
 class SendRecord(NamedTuple):

@@ -31,6 +31,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.fates import Fate, FateReason
 from netdfl.core.outcome import as_outcome
 from netdfl.core.types import Edge, Multicast, NodeId, Payload
+from netdfl.links.channel import Links
 from netdfl.links.edge_state import PathPlan
 from netdfl.links.engine import Arrival, Flight, InFlight, LinkEngine, by_order_key, order_key_of
 from netdfl.links.rules.base import LinkRule
@@ -38,16 +39,7 @@ from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Ledger, Sink
-from netdfl.transport.simulated.ends import (
-    MOST_WAITING,
-    NOTHING_SENT,
-    Content,
-    FabricEdge,
-    FabricEnd,
-    FabricLinks,
-    PerfectLinks,
-    SendRecord,
-)
+from netdfl.transport.simulated.ends import MOST_WAITING, NOTHING_SENT, Content, FabricEdge, FabricEnd, SendRecord
 from netdfl.transport.wire import frame_size
 
 FabricArrival: TypeAlias = Arrival[FabricEdge, Content]
@@ -64,7 +56,7 @@ class Fabric:
         clock: Clock,
         seed: int,
         ledger: Ledger,
-        links: FabricLinks | None = None,
+        links: Links,
         *,
         changing: bool = False,
         size: Callable[[Payload], int] = frame_size,
@@ -75,14 +67,13 @@ class Fabric:
             clock: the virtual time.
             seed: keys the order of messages within an instant.
             ledger: counts and records all messages.
-            links: the links of the fleet; None: links that lose nothing and take no time.
+            links: the links of the fleet.
             changing: whether the schedule changes links during the run. If so, no arrival is computed in advance where
                 a change may move it.
             size: returns the bytes of a payload's frame.
         """
         self._clock, self._seed, self._ledger, self._size = clock, seed, ledger, size
-        self._links: FabricLinks = links or PerfectLinks()
-        self._changing = changing
+        self._links, self._changing = links, changing
         self._ends: dict[NodeId, FabricEnd] = {}
         self._engine: LinkEngine[FabricEdge, Content] = self.engine_type(self._arrived, self._dropped)
         self._record = NOTHING_SENT
