@@ -85,8 +85,7 @@ def spans(
     """
     if at_round is not None:
         _refuse(at=at, from_=from_, to=to, every=every)
-        span = Span(at_round, None, True, for_)
-        found = _repeat(span, to_round, for_rounds, every_rounds, count, facts.rounds, "rounds")
+        found = _repeat(at_round, to_round, for_rounds, every_rounds, count, facts.rounds, "rounds")
         return [replace(each, by_round=True, for_ns=for_) for each in found]
     _refuse(to_round=to_round, for_rounds=for_rounds, every_rounds=every_rounds)
     if at is not None and from_ is not None:
@@ -96,7 +95,7 @@ def spans(
         if every is None:
             raise ValueError("it does not say when; give at: 20s, from: 20s, every: 60s, or at_round: 30")
         start = every
-    return _repeat(Span(start), to, for_, every, count, facts.end_ns, "time")
+    return _repeat(start, to, for_, every, count, facts.end_ns, "time")
 
 
 def _refuse(**given: int | None) -> None:
@@ -107,14 +106,14 @@ def _refuse(**given: int | None) -> None:
 
 
 def _repeat(
-    first: Span, to: int | None, length: int | None, every: int | None, count: int | None, end: int | None, what: str
+    first: int, to: int | None, length: int | None, every: int | None, count: int | None, end: int | None, what: str
 ) -> list[Span]:
-    for name, value in (("the beginning", first.start), ("for", length), ("every", every), ("to", to)):
+    for name, value in (("the beginning", first), ("for", length), ("every", every), ("to", to)):
         if value is not None and (value < 0 or (value == 0 and name in ("for", "every"))):
             raise ValueError(f"{name} = {value} ns is not ahead; expected a positive time like 20s")
-    if to is not None and to <= first.start:
-        raise ValueError(f"it would heal before it breaks: to = {to} is not after {first.start}; exchange them")
-    if end is not None and first.start >= end:
+    if to is not None and to <= first:
+        raise ValueError(f"it would heal before it breaks: to = {to} is not after {first}; exchange them")
+    if end is not None and first >= end:
         shown = format_time(end) if what == "time" else f"{end} rounds"
         raise ValueError(f"it begins after the end of the run ({shown}); bring it forward, or run longer")
     if every is None:
@@ -122,13 +121,13 @@ def _repeat(
             raise ValueError("count says how often, but not how far apart; add every: 60s")
         if to is not None and length is not None:
             raise ValueError("for and to both say when it ends; give one of them")
-        return [Span(first.start, to if length is None else first.start + length)]
+        return [Span(first, to if length is None else first + length)]
     if length is not None and length > every:
         raise ValueError("it would begin again before it ended: for is longer than every; make for shorter")
     stop = min((limit for limit in (to, end if count is None else None) if limit is not None), default=None)
     if stop is None and count is None:
         raise ValueError("it would repeat for ever; add count or to, or give the run an end")
-    starts = range(first.start, stop if stop is not None else 1 << 62, every)
+    starts = range(first, stop if stop is not None else 1 << 62, every)
     chosen = list(islice(starts, count if count is not None else _MOST + 1))
     if end is not None and chosen[-1] >= end:
         raise ValueError(f"it would begin {len(chosen)} times, the last after the end of the run; make count smaller")
