@@ -18,7 +18,7 @@ from netdfl.links.building import named_by
 from netdfl.links.rules.base import Transit
 from netdfl.links.rules.loss import DropList
 from netdfl.links.schedule.active_changes import EffectiveValue, Overlays, effective
-from netdfl.links.schedule.events import STANDING, CompiledEvent
+from netdfl.links.schedule.events import STANDING, CompiledEvent, is_relative
 from netdfl.links.spec import LinkSpec, choose
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _loses(event: CompiledEvent, message: Transit) -> bool:
 
 def _is_certain(loss: object, message: Transit) -> bool:
     """Return whether the link rule `loss` surely loses `message`: it names the message, or loses with probability 1."""
-    if isinstance(loss, dict) and "scale" in loss:
+    if is_relative(loss):
         return False
     part = choose("loss", loss)
     if part is None:

@@ -28,8 +28,6 @@ _NO_RULE: Mapping[str, object] = {
     "loss": None,
     "latency": constant(delay=0),
     "rate": Shape(None),
-    "uplink": Shape(None),
-    "downlink": Shape(None),
     "duplicate": Duplication(0.0),
     "corrupt": Corruption(0.0, True),
     "reorder": Reordering(0.0, 0),

@@ -37,7 +37,7 @@ from netdfl.links.schedule.active_changes import (
     few_edges,
     own_rules,
 )
-from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent, is_relative
 from netdfl.links.sharing.building import NodeLink, fair_path
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
@@ -160,7 +160,7 @@ class Links:
                 continue
             if event.nodes:
                 for key, change in event.parameters.items():
-                    part = None if isinstance(change, Mapping) and "scale" in change else event.part(key)
+                    part = None if is_relative(change) else event.part(key)
                     for node in event.nodes:
                         self._node_changes[node, key] = self._node_changes.get((node, key)) or part
             elif event.at_round is not None:

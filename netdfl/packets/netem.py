@@ -21,7 +21,7 @@ from netdfl.core.errors import MachineError
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.rate import Shape
 from netdfl.links.schedule.active_changes import EffectiveValue, Overlays, effective, own_rules
-from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent, is_relative
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec, choose
 from netdfl.packets.netns import inside, new_namespace
 from netdfl.packets.tun import DEVICE, NamespaceAddress, address_of, configure, offloads_off, places
@@ -94,7 +94,7 @@ def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent
             for key, change in event.parameters.items() if event.acts_on_links else ():
                 if key in NODE_KEYS:
                     raise ValueError(f"{key} that changes")
-                if key != "state" and not (isinstance(change, Mapping) and "scale" in change):
+                if key != "state" and not is_relative(change):
                     leaf({**_NO_RULE, key: EffectiveValue(choose(key, change))})
     except ValueError as error:
         return str(error)

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.state import STATES
-from netdfl.links.schedule.events import STANDING, CompiledEvent
+from netdfl.links.schedule.events import STANDING, CompiledEvent, is_relative
 from netdfl.links.selectors import Block
 from netdfl.links.spec import LINK_KEYS, LinksSpec
 
@@ -144,7 +144,7 @@ def effective(base: Mapping[str, EffectiveValue], events: Iterable[CompiledEvent
                     standing = change
                 else:
                     windows.append(change)
-            elif isinstance(change, Mapping) and "scale" in change:
+            elif is_relative(change):
                 values[key] = replace(values[key], scale=values[key].scale * change["scale"])
             else:
                 values[key] = EffectiveValue(event.part(key))

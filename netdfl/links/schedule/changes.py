@@ -59,7 +59,7 @@ def link_changes(events: Sequence[CompiledEvent]) -> list[LinkChange]:
     found: list[LinkChange] = []
     going_on: dict[tuple[object, ...], int] = {}
     for event in events:
-        if event.action not in ("set", "unset"):
+        if not event.acts_on_links:
             continue
         key = event.source, event.blocks, event.nodes
         if key in going_on:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from netdfl.core.types import Edge, Json, NodeId
 from netdfl.links.rules.rate import Shape
-from netdfl.links.schedule.events import STANDING, CompiledEvent
+from netdfl.links.schedule.events import STANDING, CompiledEvent, is_relative
 from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import Block, NodesText, Selector, parse_edges, parse_nodes
 from netdfl.links.spec import NODE_KEYS, choose
@@ -84,9 +84,12 @@ class Entry:
         nodes: tuple[NodeId, ...] = (),
         core: str = "",
     ) -> Compiled:
-        """Return the events that make `changes` on links (`blocks`), `nodes` or the core link `core` in a time span."""
+        """Yield the events that make `changes` on links (`blocks`), `nodes` or the core link `core` for a span."""
         cause = STANDING if span.end is None else self.source
         event = CompiledEvent("set", self.source, cause=cause, blocks=blocks, nodes=nodes, core=core)
+        if span.by_round:
+            yield replace(event, at_round=span.start, until_round=span.end, parameters=changes)
+            return
         yield replace(event, at_ns=span.start, parameters=changes)
         if span.end is not None:
             yield replace(event, action="unset", at_ns=span.end)
@@ -96,22 +99,16 @@ class Entry:
 
         Raises ValueError for a change that can't depend on rounds, or that has no effect.
         """
-        places = tuple(blocks)
         if span.end is not None and changes.get("state") == "up":
             raise ValueError(
                 "state: up for a time changes nothing, as the most severe state in force counts; "
                 "give the times at which it is down, or drop the end"
             )
-        if not span.by_round:
-            yield from self.change(span, changes, blocks=places)
-            return
         if span.for_ns is not None:
             raise ValueError("at_round on a link acts on the messages of rounds, not for a time; give for_rounds")
-        _refuse_by_round(changes)
-        at, until, cause = span.start, span.end, STANDING if span.end is None else self.source
-        yield CompiledEvent(
-            "set", self.source, at_round=at, until_round=until, cause=cause, blocks=places, parameters=changes
-        )
+        if span.by_round:
+            _refuse_by_round(changes)
+        return self.change(span, changes, blocks=tuple(blocks))
 
 
 def _refuse_by_round(changes: Mapping[str, object]) -> None:
@@ -120,37 +117,34 @@ def _refuse_by_round(changes: Mapping[str, object]) -> None:
     for key in ("duplicate", "corrupt", "reorder"):
         if key in changes:
             raise ValueError(f"{key} can't change by rounds; use at: 20s")
-    if "rate" in changes and not _plain_rate(changes["rate"]):
+    rate = changes.get("rate")
+    if "rate" in changes and not is_relative(rate) and not isinstance(_new_value(rate, "rate"), Shape):
         raise ValueError("a rate by rounds is a plain one, like 1Mbit or x0.5; use at: 20s for any other")
-    if is_zero_rate(changes.get("rate")):
+    if is_zero_rate(rate):
         raise ValueError("a rate of 0 by rounds would hold their messages for ever; use state: down_drop")
 
 
-def _plain_rate(change: object) -> bool:
-    if isinstance(change, Mapping) and "scale" in change:
-        return True
-    part = choose("rate", change)
-    return part is not None and isinstance(part.build(), Shape)
+def _new_value(change: object, key: str) -> object:
+    """Return what `change` sets the rule `key` to; None if it is relative, or takes the rule away."""
+    part = None if is_relative(change) else choose(key, change)
+    return None if part is None else part.build()
 
 
 def follows_trace(change: object, key: str) -> bool:
     """Return whether `change` replaces the rate of the rule `key` by a rate that follows a trace."""
-    part = None if isinstance(change, Mapping) and "scale" in change else choose(key, change)
-    return part is not None and not isinstance(part.build(), Shape)
+    return not isinstance(_new_value(change, key), Shape | None)
 
 
 def is_plain_latency(change: object) -> bool:
     """Whether a change of a latency gives every message the same delay."""
-    part = None if isinstance(change, Mapping) and "scale" in change else choose("latency", change)
-    return part is None or getattr(part.build(), "quantile", None) is None
+    return getattr(_new_value(change, "latency"), "quantile", None) is None
 
 
 def is_zero_rate(change: object, key: str = "rate") -> bool:
     """Return whether a compiled change sets the rate of the rule `key` to zero, which stops the link."""
-    if isinstance(change, Mapping) and "scale" in change:
-        return bool(change["scale"] == 0)
-    part = choose(key, change)
-    return part is not None and getattr(part.build(), "rate_bps", None) == 0
+    if is_relative(change):
+        return change["scale"] == 0
+    return bool(getattr(_new_value(change, key), "rate_bps", None) == 0)
 
 
 def read_changes(written: Mapping[str, object], allowed: Sequence[str]) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from netdfl.core.types import Json, NodeId
 from netdfl.links.selectors import Block
@@ -76,12 +77,16 @@ class CompiledEvent:
         return (self.at_round or 0) <= round and (self.until_round is None or round < self.until_round)
 
     @property
+    def ends(self) -> bool:
+        """Whether the event ends something: a change, an absence, a pause or a slow-down."""
+        return self.action in _ENDS or (self.action == "slow_down" and self.parameters["factor"] == 1)
+
+    @property
     def order(self) -> tuple[bool, int, int, bool, int]:
         """The sort key in a schedule: by time, then rounds; at one moment, ends come before beginnings."""
         by_round = self.at_round is not None
         moment = self.at_round if self.at_round is not None else self.at_ns or 0
-        ends = self.action in _ENDS or (self.action == "slow_down" and self.parameters["factor"] == 1)
-        return (by_round, moment, self.after_ns, not ends, self.source)
+        return (by_round, moment, self.after_ns, not self.ends, self.source)
 
     def to_json(self) -> dict[str, object]:
         """Return plain data for JSON, without empty fields; `where` and `change` are texts for people."""
@@ -106,6 +111,12 @@ class CompiledEvent:
 
 
 _ENDS = ("unset", "restart", "join", "resume")
+
+
+def is_relative(change: object) -> TypeGuard[Mapping[str, float]]:
+    """Return whether a change of a link rule, as a compiled event has it, is a factor: `{scale: 2}`."""
+    return isinstance(change, Mapping) and "scale" in change
+
 
 MOST = 3
 

@@ -68,8 +68,8 @@ def _is_before(event: CompiledEvent, join: CompiledEvent) -> bool:
 
 
 def _conflicts(node: NodeId, begin: str, events: Sequence[CompiledEvent]) -> Iterator[Conflict]:
-    begun = [event for event in events if event.action == begin and not _is_end(event)]
-    ending = {event.source for event in events if _is_end(event)} & {event.source for event in begun}
+    begun = [event for event in events if event.action == begin and not event.ends]
+    ending = {event.source for event in events if event.ends} & {event.source for event in begun}
     in_rounds_alone = all(event.at_round is not None and not event.after_ns for event in events)
     if all(event.at_round is None for event in events) or (begin == "slow_down" and in_rounds_alone):
         yield from _in_order(node, begin, events, ending)
@@ -94,7 +94,7 @@ def _in_order(node: NodeId, begin: str, events: Sequence[CompiledEvent], ending:
         by_itself = now is not None and bool({event.source, now.source} & ending)
         if event.action == "crash" != begin:
             now = None  # a pause ends with the life
-        elif not _is_end(event):
+        elif not event.ends:
             if now is not None and (by_itself or begin != "slow_down"):
                 yield event.source, _again(node, now, event)
                 return
@@ -110,10 +110,6 @@ def _in_order(node: NodeId, begin: str, events: Sequence[CompiledEvent], ending:
                 yield event.source, f"{what}, and one of them says itself when it ends; let one entry say it all"
                 return
             now = None
-
-
-def _is_end(event: CompiledEvent) -> bool:
-    return event.action in ("restart", "resume") or event.parameters.get("factor") == 1
 
 
 def _again(node: NodeId, first: CompiledEvent, then: CompiledEvent) -> str:

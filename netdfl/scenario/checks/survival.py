@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from netdfl.core.units import format_time
 from netdfl.links.rules.disorder import Corruption
 from netdfl.links.rules.latency import Delay
 from netdfl.links.rules.mahimahi import Opportunities
 from netdfl.links.rules.rate import Shape
+from netdfl.links.schedule.events import is_relative
 from netdfl.links.schedule.returns import joins_by_node
 from netdfl.links.spec import SLOTS, choose
 from netdfl.node.delivery import FACTOR, LEAST_NS
@@ -138,7 +139,7 @@ def _loses(key: str, value: object) -> bool:
     """Return whether a rule can drop messages: by loss, detected damage, a bounded queue, or a link that is down."""
     if key == "state":
         return value in ("down_drop", "down_reset")
-    if key not in SLOTS or (isinstance(value, Mapping) and "scale" in value):
+    if key not in SLOTS or is_relative(value):
         return False
     part = choose(key, value)
     built = None if part is None else part.build(0)
