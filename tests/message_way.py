@@ -30,7 +30,6 @@ ROUNDS, FIRST, LAST = 6, 2, 4
 DOORS = {
     "Node.send",
     "Node.gather",
-    "Node._gather",
     "Alarm._wake",
     "Fabric.run",
     "EmulatedTransport._on_timer",

@@ -205,6 +205,15 @@ class Message(NamedTuple):
         return LogicalId(self.kind, self.at)
 
 
+def answer_to(message: Message, kind: Kind, epoch: int, payload: Payload) -> Message:
+    """Return a message of `kind` back to the sender of `message`, for the same step and attempt.
+
+    `epoch` is how often the node that answers has restarted.
+    """
+    src, dst, _, _, round, step, attempt, _ = message
+    return tuple.__new__(Message, (dst, src, kind, epoch, round, step, attempt, payload))
+
+
 Outbox: TypeAlias = Mapping[NodeId, Payload]
 """The contents of a node's messages in one step, by receiver; receivers of equal contents have the same object."""
 

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from netdfl.core.clock import NS_PER_S, Alarm, Clock
-from netdfl.core.types import Kind, Message, NodeId, Payload, StepId
+from netdfl.core.types import Kind, Message, NodeId, Payload, StepId, answer_to
 from netdfl.transport.base import Fate
 
 FIRST_NS = NS_PER_S // 2
@@ -277,6 +277,5 @@ class StatusQueries:
     def answer(self, query: Message) -> Fate:
         """Answer a peer's status query: whether this node will send it nothing more for the step it waits for."""
         past = self.is_step_done(query.src, query.at)
-        head = (self.node, query.src, Kind.STATUS, self._epoch(), query.round, query.step, query.attempt)
-        self._send(Message(*head, Payload(meta={STEP_DONE: past})))
+        self._send(answer_to(query, Kind.STATUS, self._epoch(), Payload(meta={STEP_DONE: past})))
         return Fate.DELIVERED

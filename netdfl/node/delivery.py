@@ -48,6 +48,7 @@ from netdfl.core.types import (
     Payload,
     PeerMessage,
     StepId,
+    answer_to,
     messages_of,
 )
 from netdfl.node.background import BackgroundSends
@@ -302,8 +303,7 @@ class AcknowledgingTransport:
 
     def _ack(self, message: Message, **said: bool) -> Message:
         """Return an acknowledgement of `message`, which says the life of its sender that it is for."""
-        head = (self.node, message.src, Kind.ACK, self.epoch, message.round, message.step, message.attempt)
-        return Message(*head, Payload(meta={**said, "epoch": message.epoch}))
+        return answer_to(message, Kind.ACK, self.epoch, Payload(meta={**said, "epoch": message.epoch}))
 
     def _acknowledge(self, id: PeerMessage, ack: Message, *, at_once: bool) -> None:
         if self._closed:

@@ -13,7 +13,8 @@ nodes of it. Messages wait before the mailbox meanwhile (`host/network.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+import types
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import cast
 
@@ -30,7 +31,7 @@ class PauseGate:
     async def run(self, coroutine: Coroutine[object, None, None]) -> None:
         """Run `coroutine`; while the gate is closed, the coroutine stays stopped even if its result is ready."""
         self.coroutine = coroutine
-        await _Steps(self, coroutine)
+        await self._steps(coroutine)
 
     def close(self) -> None:
         """Close the gate: stop the coroutine before its next step."""
@@ -42,28 +43,18 @@ class PauseGate:
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 
-    def until_open(self) -> Generator[object, None, None]:
-        """Wait until the gate is open; a coroutine's `__await__` calls this by `yield from`."""
-        while self.closed:
-            self._opened = asyncio.get_running_loop().create_future()
-            yield from self._opened
-
-
-class _Steps(Awaitable[None]):
-    """The steps of a coroutine from one `await` to the next; before each step, the gate must be open."""
-
-    def __init__(self, gate: PauseGate, coroutine: Coroutine[object, None, None]) -> None:
-        self.gate, self.coroutine = gate, coroutine
-
-    def __await__(self) -> Generator[object, None, None]:
-        onward = step = cast("Callable[[], object]", partial(self.coroutine.send, None))
+    @types.coroutine
+    def _steps(self, coroutine: Coroutine[object, None, None]) -> Generator[object, None, None]:
+        """Take the steps of `coroutine`, from one `await` to the next; before each step, the gate must be open."""
+        onward = step = cast("Callable[[], object]", partial(coroutine.send, None))
         ending = False
         while True:
             try:
-                if self.gate.closed and not ending:
-                    yield from self.gate.until_open()
+                while self.closed and not ending:
+                    self._opened = asyncio.get_running_loop().create_future()
+                    yield from self._opened
             except BaseException as error:
-                step = partial(self.coroutine.throw, error)
+                step = partial(coroutine.throw, error)
             try:
                 waited_for = step()
             except StopIteration:
@@ -71,7 +62,7 @@ class _Steps(Awaitable[None]):
             try:
                 yield waited_for
             except BaseException as error:
-                step = partial(self.coroutine.throw, error)
+                step = partial(coroutine.throw, error)
                 ending = isinstance(error, asyncio.CancelledError)  # a node that is stopped can still be killed
             else:
                 step, ending = onward, False

@@ -8,12 +8,12 @@ here, as the methods of `Node`, a `RoundContext`: messages, waits, deadlines, ac
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isnan
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from netdfl.algorithms.base import AS_THEY_ARE, Algorithm, LocalRound, NodeState
 from netdfl.algorithms.exchange import WaitPolicy
@@ -32,6 +32,7 @@ from netdfl.core.types import (
     Payload,
     StepId,
     View,
+    answer_to,
     as_step,
     unicasts,
 )
@@ -345,15 +346,6 @@ class Node:
         """Whether this node will send `peer` no message for `step_id` any more."""
         return step_id < self.next_step and not (self.delivery is not None and self.delivery.sends_again(peer, step_id))
 
-    def _message(self, kind: Kind, dst: NodeId, round: int, step: int, payload: Payload) -> Message:
-        return Message(self.id, dst, kind, self.epoch, round, step, 0, payload)
-
-    def gather(
-        self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None
-    ) -> Coroutine[Any, Any, Inbox]:
-        """Wait for the messages of exchange `step` as `wait` says, and return them; record the missing senders."""
-        return self._gather(view, step, wait, sources, Kind.DATA)
-
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
         """Wait for the messages of `lag` rounds ago (None: wait for none); return all that came up to this round."""
         if lag is None:
@@ -376,8 +368,7 @@ class Node:
         It has its request's attempt number, so the loss of each attempt is independent.
         """
         self.requests.answered[request.src] = (request.round, request.step)
-        reply = self._message(Kind.REPLY, request.src, request.round, request.step, payload)
-        self.post(reply._replace(attempt=request.attempt))
+        self.post(answer_to(request, Kind.REPLY, self.epoch, payload))
 
     def post(self, message: Message) -> None:
         """Send a message in a background task; leave it out if too many wait for its receiver."""
@@ -399,12 +390,19 @@ class Node:
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
         """Send `peer` a request with `payload`; wait for the reply as `wait` says, and return it in an inbox."""
-        await self.transport.send(unicasts([self._message(Kind.REQUEST, peer, view.round, 0, payload)]))
-        return await self._gather(view, 0, wait, (peer,), Kind.REPLY)
+        request = Message(self.id, peer, Kind.REQUEST, self.epoch, view.round, 0, 0, payload)
+        await self.transport.send(unicasts([request]))
+        return await self.gather(view, 0, wait, (peer,), Kind.REPLY)
 
-    async def _gather(
-        self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None, kind: Kind
+    async def gather(
+        self,
+        view: View,
+        step: int,
+        wait: WaitPolicy,
+        sources: tuple[NodeId, ...] | None = None,
+        kind: Kind = Kind.DATA,
     ) -> Inbox:
+        """Wait for the messages of exchange `step` as `wait` says, and return them; record the missing senders."""
         wait = replace(wait, need="none") if self._is_behind else wait
         awaited = sources if sources is not None else view.in_neighbors
         if awaited is None and wait.announce:

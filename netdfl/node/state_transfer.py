@@ -28,7 +28,7 @@ from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.algorithms.families import joining_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Kind, Message, MessageId, Multicast, NodeId, Payload, StepId, View
+from netdfl.core.types import Kind, Message, MessageId, Multicast, NodeId, Payload, StepId, View, answer_to
 from netdfl.mixing.payloads import is_finite, pack, vector
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
@@ -188,8 +188,7 @@ class StateTransfer:
         if state is not None and asked <= MOST_ANSWERS:
             if self._packed is None or self._packed[0] is not state:
                 self._packed = state, pack(state.model(node.algorithm), meta={ROUND: state.round})
-            head = (node.id, request.src, Kind.MODEL, node.epoch, request.round, request.step, request.attempt)
-            node.post(Message(*head, self._packed[1]))
+            node.post(answer_to(request, Kind.MODEL, node.epoch, self._packed[1]))
         return Fate.DELIVERED
 
     def _take(self, message: Message) -> Fate:
