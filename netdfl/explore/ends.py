@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,8 +11,8 @@ from netdfl.diagnosis.remedies import ALL, ANSWERED, ANY, FEWER_STEPS, HALVES, H
 from netdfl.explore.cause import cause_of, is_stall
 from netdfl.explore.execute import Executor
 from netdfl.explore.explore import Discovery
+from netdfl.explore.shrink import beside
 from netdfl.explore.trial import Trial, variant
-from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.stalls import settings_of
@@ -63,16 +62,8 @@ def find_ends(found: Discovery, scenario: Scenario, executor: Executor) -> Endin
 def _goes_on(scenario: Scenario, setting: str, executor: Executor) -> bool:
     """Return whether a run with `setting` ends without a stall."""
     try:
-        run = executor.run(_changed(scenario, setting))
+        run = executor.run(beside(scenario, to_plain(scenario), [setting.replace(": ", "=", 1)]))
     except InputError:
         return False
     cause = cause_of(run)
     return not run.broke and (cause is None or not is_stall(cause.key))
-
-
-def _changed(scenario: Scenario, setting: str) -> Scenario:
-    key, value = setting.split(": ", 1)
-    folder = "." if scenario.file is None else str(scenario.file.parent)
-    changed = loads(json.dumps(to_plain(scenario)), [f"{key}={value}"], directory=folder)
-    changed._file = scenario.file  # parts of its own lie beside it
-    return changed

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
-from itertools import chain
 from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -77,12 +77,8 @@ class Discovery:
         if cause.variant:
             self.variants[cause.variant] += 1
             self.examples.setdefault(cause.variant, trial)
-        if _shorter(trial, self.trial):
+        if len(trial.events) < len(self.trial.events):
             self.cause, self.trial, self.broke = cause, trial, broke
-
-
-def _shorter(one: Trial, other: Trial) -> bool:
-    return len(one.events) < len(other.events)
 
 
 @dataclass
@@ -172,10 +168,10 @@ class Exploration:
         if journal is not None and self.scenario.file is not None:  # what was found has its parts from there
             journal.write(ORIGIN, json.dumps({"directory": str(self.scenario.file.parent)}) + "\n")
         lines = () if journal is None else journal.read()
-        known = {trial.number: (trial, ran) for trial, ran in lines if not ran.is_of_old_form}
+        known = {ran.number: ran for _, ran in lines if not ran.is_of_old_form}
         try:
             with self._workers() as run_all:
-                self._search(search, explored, budget, known, journal, run_all, show)
+                self._search(search, explored, budget, partial(_results_of, run_all, known, journal), show)
         except KeyboardInterrupt:
             explored.why_stopped = "interrupted"
         finally:
@@ -183,27 +179,14 @@ class Exploration:
                 journal.close()
         return explored
 
-    def _search(
-        self,
-        search: Search,
-        explored: ExplorationResult,
-        budget: Budget,
-        known: Mapping[int, tuple[Trial, TrialResult]],
-        journal: Journal | None,
-        run_all: RunAll,
-        show: Show,
-    ) -> None:
+    def _search(self, search: Search, explored: ExplorationResult, budget: Budget, run_all: RunAll, show: Show) -> None:
         ends_s = None if budget.seconds is None else time.monotonic() + budget.seconds
         for first in range(0, budget.runs if budget.runs is not None else 1 << 62, BATCH):
             last = first + BATCH if budget.runs is None else min(first + BATCH, budget.runs)
             trials = [search.draw(number) for number in range(first, last)]
-            done: dict[int, TrialResult] = {}
-            left = [trial for trial in trials if trial.number not in known]
-            old = [known[trial.number][1] for trial in trials if trial.number in known]
-            fresh = run_all(left) if journal is None else _kept(run_all(left), trials, journal)
-            for ran in _in_order(chain(old, fresh), first):
-                trial = trials[ran.number - first]
-                done[ran.number] = ran
+            done: list[TrialResult] = []
+            for trial, ran in zip(trials, _in_order(run_all(trials), first), strict=True):
+                done.append(ran)
                 explored.take(trial, ran)
                 explored.reached = search.num_reached
                 show(explored)
@@ -212,8 +195,8 @@ class Exploration:
                     return
                 if ends_s is not None and time.monotonic() >= ends_s:
                     return
-            for trial in trials:
-                search.learn(trial, done[trial.number].features)
+            for trial, ran in zip(trials, done, strict=True):
+                search.learn(trial, ran.features)
 
     def _workers(self) -> AbstractContextManager[RunAll]:
         if self.engine is None:
@@ -245,10 +228,15 @@ class Exploration:
         return [{"scenario": each, **rest} for each in hashes(self.scenario)]
 
 
-def _kept(results: Iterator[TrialResult], trials: Sequence[Trial], journal: Journal) -> Iterator[TrialResult]:
-    """Yield the results of a batch of `trials`, each after it is written to the exploration's journal on disk."""
-    for ran in results:
-        journal.add(trials[ran.number - trials[0].number], ran)
+def _results_of(
+    run_all: RunAll, known: Mapping[int, TrialResult], journal: Journal | None, trials: Sequence[Trial]
+) -> Iterator[TrialResult]:
+    """Yield the results of `trials`: first the `known` ones, then of all others, each once it is in the journal."""
+    yield from (known[trial.number] for trial in trials if trial.number in known)
+    left = {trial.number: trial for trial in trials if trial.number not in known}
+    for ran in run_all(list(left.values())):
+        if journal is not None:
+            journal.add(left[ran.number], ran)
         yield ran
 
 

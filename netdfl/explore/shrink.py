@@ -231,9 +231,12 @@ def _means_the_same(scenario: Scenario, plain: Plain) -> Callable[[Plain], bool]
     return same
 
 
-def beside(scenario: Scenario, plain: Plain) -> Scenario:
-    """Load `plain` as if from the file of `scenario`, with the parts next to that file. Raises InputError."""
-    found = load(plain, directory="." if scenario.file is None else str(scenario.file.parent))
+def beside(scenario: Scenario, plain: Plain, sets: Sequence[str] = ()) -> Scenario:
+    """Load `plain`, with the overrides `sets`, as if from the file of `scenario`, with the parts next to that file.
+
+    Raises InputError.
+    """
+    found = load(plain, sets, directory="." if scenario.file is None else str(scenario.file.parent))
     found._file = scenario.file
     return found
 
