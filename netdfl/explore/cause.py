@@ -128,7 +128,7 @@ def _variant(stall: Finding) -> str:
 
 
 _LOSSES = {"scripted": "dropped by name", "loss": "lost at random", "down": "lost while a link was down"}
-_WORDS = {
+_WORDS: Mapping[str, str] = {
     ReasonKind.RECEIVER_DOWN: "lost as its receiver was down",
     ReasonKind.RECEIVER_RESTARTED: "taken by its receiver, which then crashed",
     ReasonKind.RETURNED_PAST: "its sender returned in a later round",
@@ -146,7 +146,7 @@ def in_words(variant: str) -> str:
 
 def _in_words(part: str) -> str:
     why, _, loss = part.partition(":")
-    known = _LOSSES.get(loss, f"lost by {loss}") if loss else next((_WORDS[w] for w in _WORDS if w == why), "")
+    known = _LOSSES.get(loss, f"lost by {loss}") if loss else _WORDS.get(why, "")
     return known or why.replace("_", " ")
 
 

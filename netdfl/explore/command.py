@@ -93,13 +93,14 @@ def _write(
 
     Written findings go into `shown`. Files of earlier findings that no longer exist are removed.
     """
-    if exploration.folder is None:
+    folder = exploration.folder
+    if folder is None:
         return
     findings = FindingScenarios(exploration, explored)
     all_of = [each for each in enumerate(by_rate(explored), start=1) if not is_raised(each[1].cause)]
 
     def show(place: int, found: Discovery, write: Callable[[Discovery], FindingText]) -> None:
-        path, (text, cause) = _path(exploration, place), write(found)
+        path, (text, cause) = _path(folder, place), write(found)
         write_whole(path, text.encode())
         shown[found.cause.key] = ShownFinding(path, cause.text, findings.tell(found))
 
@@ -111,8 +112,8 @@ def _write(
                 console.print(f"not written: {error}", markup=False)
                 continue
             if found.broke:
-                write_whole(_path(exploration, place, ".traceback.txt"), found.broke.encode())
-        _remove_others(exploration.folder, [each.path for each in shown.values()])
+                write_whole(_path(folder, place, ".traceback.txt"), found.broke.encode())
+        _remove_others(folder, [each.path for each in shown.values()])
         for place, found in all_of:
             if interrupted or found.cause.key not in shown:
                 continue
@@ -123,9 +124,8 @@ def _write(
             show(place, found, findings.shrunk if shrink and not findings.is_shrunk(found) else findings.written)
 
 
-def _path(exploration: Exploration, place: int, suffix: str = ".yaml") -> Path:
-    assert exploration.folder is not None
-    return exploration.folder / f"finding-{place:02d}{suffix}"
+def _path(folder: Path, place: int, suffix: str = ".yaml") -> Path:
+    return folder / f"finding-{place:02d}{suffix}"
 
 
 def _remove_others(folder: Path, paths: Sequence[Path]) -> None:

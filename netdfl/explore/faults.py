@@ -166,6 +166,11 @@ def _moment(course: Baseline, rng: Random) -> dict[str, object]:
     return {"at": format_time(rounded(course.moment_ns(rng)))}
 
 
+def _span(course: Baseline, rng: Random) -> dict[str, object]:
+    """Draw when a fault begins, at any time within the rounds of `course`, and for how long it lasts."""
+    return {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
+
+
 def _some_rounds(course: Baseline, rng: Random) -> dict[str, object]:
     return {"at_round": rng.choice(course.when), "for_rounds": rng.randint(1, 3)}
 
@@ -190,18 +195,15 @@ def _cut(course: Baseline, rng: Random) -> Event:
     link = _link(course, rng)
     if rng.random() < 0.5:
         return {**_some_rounds(course, rng), "link": link, "state": "down_drop"}
-    when = {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
-    return {**when, "link": link, "state": rng.choice(["down_drop", "down_hold", "down_reset"])}
+    return {**_span(course, rng), "link": link, "state": rng.choice(["down_drop", "down_hold", "down_reset"])}
 
 
 def _partition(course: Baseline, rng: Random) -> Event:
     """Draw a network partition that separates some nodes from the others, for a drawn time."""
-    nodes = list(range(course.nodes))
     first, size = rng.choice(course.who), rng.randint(1, max(1, course.nodes // 2))
-    part = sorted(nodes[(first + place) % course.nodes] for place in range(size))
-    rest = [node for node in nodes if node not in part]
-    when = {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
-    return {**when, "partition": [part, rest], "mode": rng.choice(["down_drop", "down_hold"])}
+    part = sorted((first + place) % course.nodes for place in range(size))
+    rest = [node for node in range(course.nodes) if node not in part]
+    return {**_span(course, rng), "partition": [part, rest], "mode": rng.choice(["down_drop", "down_hold"])}
 
 
 def _pause(course: Baseline, rng: Random) -> Event:
@@ -228,7 +230,7 @@ def _core(course: Baseline, rng: Random) -> Event:
     link = rng.choice(course.core)
     both = any((other.src, other.dst) == (link.dst, link.src) for other in course.core) and rng.random() < 0.5
     name = f"{link.src}--{link.dst}" if both else link.name
-    when = {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
+    when = _span(course, rng)
     change = rng.choice(["cut", "cut", "loss", "latency", *(["rate"] if link.figures.rate_bps else [])])
     if change == "cut":
         return {**when, "cut": name, "mode": rng.choice(["down_drop", "down_hold", "down_reset"])}

@@ -27,6 +27,7 @@ Faults = Mapping[int, tuple[str, ...]]
 ROWS = (3, 4, 5, 6)
 _DELIVERED = Fate.DELIVERED.text
 _DOWN = {"crash": 1, "restart": -1}
+_FAULTS = ("crash", "pause", "restart", "resume")
 _OF_THE_FLEET = ("start", "finish", "training", "stall")
 NEAR = 1
 """Number of rounds after a fault for which it still counts as having an effect."""
@@ -48,18 +49,17 @@ def features_of(run: ExploredRun) -> frozenset[int]:
 
 
 def _faults(run: ExploredRun) -> Faults:
-    begun = sorted((each.at_ns, each.round) for each in run.rows.measured if each.name == "round_s")
+    begun = [
+        (at, next((str(key) for key in event if key in ACTIONS), ""))
+        for event in run.scenario.events
+        if isinstance(at := event.get("at_round"), int)
+    ]
+    if any(each.name == "round_s" for each in run.rows.measured):
+        begun += [(each.round, each.kind) for each in run.rows.events if each.kind in _FAULTS]
     acting: defaultdict[int, set[str]] = defaultdict(set)
-    for event in run.scenario.events:
-        kind = next((str(key) for key in event if key in ACTIONS), "")
-        round = event.get("at_round")
-        if isinstance(round, int):
-            for each in range(round, round + NEAR + 1):
-                acting[each].add(kind)
-    for noted in run.rows.events:
-        if noted.kind in ("crash", "pause", "restart", "resume") and begun:
-            for each in range(noted.round, noted.round + NEAR + 1):
-                acting[each].add(noted.kind)
+    for first, kind in begun:
+        for round in range(first, first + NEAR + 1):
+            acting[round].add(kind)
     return {round: tuple(sorted(kinds)) for round, kinds in acting.items()}
 
 
