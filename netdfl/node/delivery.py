@@ -60,7 +60,7 @@ FACTOR = 3
 DOUBLINGS = 5
 NOT_ADMITTED = Fate.refused(FOREIGN)
 _ACKNOWLEDGED = (Kind.DATA, Kind.NOTICE)
-_REFUSALS = (Fate.LATE, Fate.REFUSED, NOT_ADMITTED)
+_REFUSALS = (Fate.LATE, Fate.REFUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,6 +292,9 @@ class AcknowledgingTransport:
         id = message.src, message.logical
         if message.kind is Kind.NOTICE:
             self._acknowledge(id, self._ack(message, taken=True, notice=True), at_once=True)
+            return fate
+        if fate == NOT_ADMITTED:  # it is refused as often as it comes, and there is no end of such messages
+            self._acknowledge(id, self._ack(message, taken=False), at_once=True)
             return fate
         if fate in _REFUSALS:
             self.refused.add(id)

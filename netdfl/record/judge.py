@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from netdfl.core.errors import InputError
-from netdfl.core.fates import NOT_DELIVERED
+from netdfl.core.fates import NOT_DELIVERED, FateClass
 from netdfl.core.types import NodeId
 
 Verdict: TypeAlias = Literal["pass", "done", "fail", "unknown"]
@@ -31,10 +31,13 @@ FIGURES = (
     "bytes_sent",
     "duration_s",
     "virtual_duration_s",
-    *NOT_DELIVERED,
+    *(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED),
     "timeouts",
 )
-"""The names of a run's final metrics that an `expect` entry may bound with `at_least` and `at_most`."""
+"""The names of a run's final metrics that an `expect` entry may bound with `at_least` and `at_most`.
+
+The entry `unfinished` is about nodes, so the share of messages that are unfinished can't be bounded.
+"""
 
 _MEASURED = re.compile(r"(test|mean_local|mean_personal)_[A-Za-z]\w*")
 """Pattern of the names of metrics that a task defines itself: `test_mae`, `mean_personal_mae`."""
@@ -206,7 +209,7 @@ def _unmet(findings: Evidence, expect: Mapping[str, object]) -> tuple[list[Unmet
     for name in CAUTIONS:
         other += _occurrences(name, findings.cautions.get(name, ()), expect.get(name, "any"))
     for name, bounds in expect.items():
-        if name not in ("died", "deadlock", "not_finite", "stall", "unfinished", *CAUTIONS):
+        if name not in _DEMANDED:
             other += _bounds(name, findings.figures, bounds)
     return grave, other
 

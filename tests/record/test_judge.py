@@ -9,9 +9,21 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.record.judge import CAUTIONS, Evidence, ExitCode, judge
+from netdfl.record.judge import CAUTIONS, FIGURES, Evidence, ExitCode, judge
+from netdfl.scenario.load import load
+from netdfl.scenario.model.schema import Expectation
 
 WELL = Evidence(figures={"test_accuracy": 0.8, "consensus_distance": None})
+MODES = ("none", "some", "any")
+SCENARIO: dict[str, Any] = {
+    "schema": "netdfl/1",
+    "name": "judged",
+    "nodes": 4,
+    "rounds": 2,
+    "task": {"kind": "consensus"},
+    "algorithm": {"name": "dpsgd"},
+    "topology": "ring",
+}
 # In order of precedence: what goes wrong, and the verdict and exit code that it brings.
 WRONGS: list[tuple[dict[str, Any], str, int]] = [
     ({"interrupted": True}, "unknown", 130),
@@ -86,17 +98,30 @@ def test_where_nothing_is_said_of_nan_most_messages_may_not_have_been_refused_fo
         assert judgement.reasons == (said if num > 50 else [])
 
 
-@pytest.mark.parametrize("name", ["deadlock", "stall", "not_finite", "died"])
+@pytest.mark.parametrize("name", ["deadlock", "stall", "unfinished", "not_finite", "died"])
 def test_an_expectation_replaces_its_default(name: str) -> None:
     found: dict[str, Any] = {
         "deadlock": {"deadlocks": ["deadlock: x"]},
         "stall": {"open_stalls": ["stalled: x"]},
+        "unfinished": {"unfinished": ["node 1 has not finished"]},
         "not_finite": {"not_finite": ["node 1: x"]},
         "died": {"died": {1: "node 1 died"}},
     }[name]
     occurred = replace(WELL, **found)
     table = {mode: (judge(occurred, {name: mode}).verdict, judge(WELL, {name: mode}).verdict) for mode in MODES}
     assert table == {"none": ("fail", "pass"), "some": ("pass", "fail"), "any": ("pass", "pass")}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", Expectation.model_fields)
+def test_a_scenario_may_say_each_word_of_each_expectation(name: str, mode: str) -> None:
+    scenario = load(SCENARIO | {"expect": {name: mode}})
+    assert scenario.expect.entries() == {name: mode}
+    assert judge(WELL, scenario.expect.entries()).verdict == ("fail" if mode == "some" else "pass")
+
+
+def test_no_figure_has_the_name_of_an_expectation_of_another_form() -> None:
+    assert not set(FIGURES) & set(Expectation.model_fields)
 
 
 @pytest.mark.parametrize("name", CAUTIONS)
@@ -121,9 +146,6 @@ def test_a_pass_says_which_failures_it_was_to_have(expect: dict[str, Any], met: 
     judged = judge(failed, {"deadlock": "any", "died": "any"} | expect)
     assert (judged.verdict, judged.reasons, judged.met) == ("pass", [], met)
     assert judge(WELL, {"deadlock": "some"}).met == ()
-
-
-MODES = ("none", "some", "any")
 
 
 @pytest.mark.parametrize(
