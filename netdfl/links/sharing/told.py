@@ -191,7 +191,7 @@ def advertised(capacity: int, offers: Iterable[int]) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class _Incoming:
+class _DownlinkSender:
     """The message of one sender that crosses a downlink now.
 
     Attributes:
@@ -213,7 +213,7 @@ class DownlinkShares:
     def __init__(self, link: SharedLink) -> None:
         """Start without senders."""
         self._link = link
-        self._incoming: dict[NodeId, _Incoming] = {}
+        self._incoming: dict[NodeId, _DownlinkSender] = {}
         self._leaving_ns: dict[NodeId, int] = {}  # when the messages of a sender that crashed will have come
 
     @property
@@ -250,7 +250,7 @@ class DownlinkShares:
             return False
         unit = Transit(src, src, Kind.DATA, notice.number, 0, 0, notice.nbytes)
         self._link.take(unit)
-        self._incoming[src] = _Incoming(notice, unit, (at_ns, at_ns))
+        self._incoming[src] = _DownlinkSender(notice, unit, (at_ns, at_ns))
         return True
 
     def forget(self, src: NodeId) -> None:
