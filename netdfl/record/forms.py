@@ -190,8 +190,13 @@ def read_details(text: str | None) -> dict[str, Any]:
 
 def read_nodes(text: str | None) -> list[NodeId]:
     """Parse a list of nodes from a column; return an empty list if the column holds no such list."""
+    return [each for each in read_list(text) if type(each) is int]
+
+
+def read_list(text: str | None) -> list[Any]:
+    """Parse a list from a column of JSON; return an empty list if the column holds no list."""
     found = _from_column(text)
-    return [each for each in found if type(each) is int] if isinstance(found, list) else []
+    return found if isinstance(found, list) else []
 
 
 def _from_column(text: str | None) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from netdfl.core.types import Json
 from netdfl.core.versions import grouped
 from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, reach_of
+from netdfl.record.forms import read_list
 from netdfl.record.judge import Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
 from netdfl.record.remarks import (
@@ -71,7 +71,7 @@ class StoredRecord(NamedTuple):
             series=all_evaluations(run),
             messages=messages.counts,
             nbytes=messages.nbytes,
-            train_loss=_scalar(run, _TRAIN_LOSS),
+            train_loss=run.rows(_TRAIN_LOSS)[0][0],
             timed_out=timed_out,
             waits=waits,
             lost_weight=given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts),
@@ -116,7 +116,7 @@ def _equivocal(run: Run) -> list[Equivocation]:
     """Return, for each sender, the first round in which it sent its neighbors different messages without a restart."""
     found: dict[tuple[int, int, int], dict[str, set[int]]] = {}
     for node, text in run.rows("SELECT node, details->>'digests' FROM events WHERE kind = 'came' AND node IS NOT NULL"):
-        for row in _parsed(text):
+        for row in read_list(text):
             match row:
                 case [int() as round, int() as src, int() as epoch, str() as digest]:
                     found.setdefault((src, round, epoch), {}).setdefault(digest, set()).add(node)
@@ -125,15 +125,6 @@ def _equivocal(run: Run) -> list[Equivocation]:
         if len(came) > 1 and src not in first:
             first[src] = Equivocation(src, round, sorted(sorted(nodes) for nodes in came.values()))
     return list(first.values())
-
-
-def _parsed(text: str | None) -> list[Any]:
-    """Return the list that `text` from a run's record holds as JSON; an empty list if it holds none."""
-    try:
-        found = json.loads(text or "[]")
-    except (ValueError, RecursionError):
-        return []
-    return found if isinstance(found, list) else []
 
 
 def summarize(run: Run, facts: RunFacts) -> Summary:
@@ -177,15 +168,12 @@ def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
 
     `status` is the contents of `fleet.json`. Unknown entries are None, or empty.
     """
-    told = ["; ".join(each for each in (facts.broke, why) if each)]
-    broke = Evidence(
-        died={},
+    known = Evidence(
         deadlocks=[f"deadlock: {deadlock['text']}" for deadlock in facts.deadlocks],
-        figures={},
         unfinished=facts.unfinished,
-        broke=told[0],
+        broke="; ".join(each for each in (facts.broke, why) if each),
     )
-    judgement = judge(broke, {})
+    judgement = judge(known, {})
     counts = MessageCounts(**status.get("messages", {}))
     figures = ("test_loss", "error", "train_loss", "consensus_distance", "weight_sum", "timeouts", "time")
     result = {
@@ -269,10 +257,6 @@ def _least_weight(run: Run) -> HeldWeight | None:
         "ORDER BY value, round, node LIMIT 1"
     )
     return HeldWeight(*rows[0]) if rows else None
-
-
-def _scalar(run: Run, sql: str) -> Any:
-    return run.rows(sql)[0][0]
 
 
 def _chance(run: Run) -> float:
