@@ -70,8 +70,7 @@ class RunDirectory:
 
     def abandon(self) -> None:
         """Remove all files of a run that was refused, and point `latest` at the previous run again."""
-        for each in self.path.iterdir():
-            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        _empty(self.path)
         link = self.path.parent / "latest"
         if link.is_symlink() and link.resolve() == self.path:
             self.path.rmdir()
@@ -109,8 +108,12 @@ def _remove_run(path: Path) -> None:
     if path.is_symlink() or not all((path / name).exists() for name in (LOCK, "scenario.yaml")):
         return
     with hold(path):
-        for each in path.iterdir():
-            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        _empty(path)
+
+
+def _empty(path: Path) -> None:
+    for each in path.iterdir():
+        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
 
 def _make_new(parent: Path, name: str) -> Path:

@@ -144,14 +144,13 @@ def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns:
 
 
 def content_digest(payload: Payload) -> str:
-    """Return a digest of a payload's names, shapes, bytes and metadata, computed once per payload."""
-    if payload.digest is None:
-        digest = xxh3_128(repr(dict(payload.meta)).encode())
-        for name, array in payload.arrays.items():
-            digest.update(f"{name} {array.dtype} {array.shape}".encode())
-            digest.update(array.data)
-        payload.digest = digest.hexdigest()
-    return payload.digest
+    """Compute a digest of a payload's names, shapes, bytes and metadata, and keep it with the payload; return it."""
+    digest = xxh3_128(repr(dict(payload.meta)).encode())
+    for name, array in payload.arrays.items():
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.data)
+    payload.digest = found = digest.hexdigest()
+    return found
 
 
 class LoggingRecorder:

@@ -74,9 +74,9 @@ class NodeLogs:
         found = sorted(self._folder.glob("*.log"))
         if self._node is None:
             return found
-        firsts = {path: int(named["first"]) for path in found if (named := _NAME.fullmatch(path.name))}
-        nearest = max((first for first in firsts.values() if first <= self._node), default=None)
-        return [path for path, first in firsts.items() if first == nearest and (first == self._node or _shared(path))]
+        named = [(path, int(name["first"]), name["second"]) for path in found if (name := _NAME.fullmatch(path.name))]
+        nearest = max((first for _, first, _ in named if first <= self._node), default=None)
+        return [path for path, first, shared in named if first == nearest and (first == self._node or shared)]
 
     def _added(self, path: Path) -> bytes:
         """Return the bytes added to a plain file; none for a symbolic link, a device, or a file that is gone."""
@@ -105,11 +105,6 @@ def follow(logs: NodeLogs, goes_on: Callable[[], bool], wait: Callable[[], None]
             return
         if not found:
             wait()
-
-
-def _shared(path: Path) -> bool:
-    named = _NAME.fullmatch(path.name)
-    return named is not None and named["second"] is not None
 
 
 def _whose(path: Path) -> str:

@@ -226,7 +226,8 @@ class Plots:
         return list(found.values())
 
     def _stalled(self) -> list[tuple[NodeId, float, float]]:
-        return [(node, since_s, max(0.0, self._end_s - since_s)) for node, since_s, _ in self._open_waits()]
+        end_s = self._end_s
+        return [(node, since_s, max(0.0, end_s - since_s)) for node, since_s, _ in self._open_waits()]
 
 
 def draw_partition(axes: Axes, counts: Sequence[Sequence[float]], classes: Sequence[object]) -> None:

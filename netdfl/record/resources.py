@@ -41,24 +41,6 @@ class Usage(NamedTuple):
     gpu_bytes: int | None = None
 
 
-class Sample(NamedTuple):
-    """A row of the table of resources: the CPU time and memory of a process at one time.
-
-    Attributes:
-        at_s: seconds of the run.
-        process: the name of the process for readers.
-        node: the first node in the process; None if it has no nodes.
-        pid: the id of the process.
-        usage: the resources that the process uses.
-    """
-
-    at_s: float
-    process: str
-    node: NodeId | None
-    pid: int
-    usage: Usage
-
-
 def usage_here() -> Usage:
     """Return the usage of this process; without `/proc` its memory is unknown."""
     return Usage(time.process_time(), _memory_bytes("self"), _gpu_bytes())
@@ -134,7 +116,7 @@ class ResourceLog:
             others: returns the ids of other processes of this machine, by their names for readers.
             monotonic_s: returns the time in seconds by which samples are two seconds apart.
         """
-        self._table: RowTable[Sample] = RowTable(directory / STORE / f"resources-{name}.jsonl", _lines)
+        self._table: RowTable[str] = RowTable(directory / STORE / f"resources-{name}.jsonl", iter)
         self._process, self._node, self._now_s = process, node, now_s
         self._others, self._monotonic_s = others, monotonic_s
         self._due_s = -1.0
@@ -148,11 +130,23 @@ class ResourceLog:
         """Take a sample now. Raises RunError if it can't be written."""
         self._due_s = self._monotonic_s() + EVERY_S
         at_s = self._now_s()
-        self._table.add(Sample(at_s, self._process, self._node, os.getpid(), usage_here()))
+        self._add(at_s, self._process, self._node, os.getpid(), usage_here())
         for name, pid in self._others().items():
             if (usage := usage_of(pid)) is not None:
-                self._table.add(Sample(at_s, name, None, pid, usage))
+                self._add(at_s, name, None, pid, usage)
         self._table.flush()
+
+    def _add(self, at_s: float, process: str, node: NodeId | None, pid: int, usage: Usage) -> None:
+        row = {
+            "at_s": round(at_s, 3),
+            "process": process,
+            "node": node,
+            "pid": pid,
+            "cpu_s": round(usage.cpu_s, 4),
+            "memory_bytes": usage.memory_bytes,
+            "gpu_bytes": usage.gpu_bytes,
+        }
+        self._table.add(dump_json(row) + "\n")
 
     def close(self) -> None:
         """Take a last sample, and close the file. Errors of the disk are ignored here; others report them."""
@@ -161,21 +155,3 @@ class ResourceLog:
             self._table.close()
         except RunError:
             return
-
-
-def _lines(samples: Sequence[Sample]) -> list[str]:
-    return [
-        dump_json(
-            {
-                "at_s": round(sample.at_s, 3),
-                "process": sample.process,
-                "node": sample.node,
-                "pid": sample.pid,
-                "cpu_s": round(sample.usage.cpu_s, 4),
-                "memory_bytes": sample.usage.memory_bytes,
-                "gpu_bytes": sample.usage.gpu_bytes,
-            }
-        )
-        + "\n"
-        for sample in samples
-    ]

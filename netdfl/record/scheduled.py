@@ -67,12 +67,11 @@ def read_script(path: Path) -> list[ScheduledChange]:
 
 
 def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) -> None:
-    """Create the table `script` in `database`, with a row for each scheduled change of links."""
+    """Create the table `script` in `database`, with a row for each scheduled change of links; one is needed."""
     columns = "at_ns BIGINT, at_round INTEGER, until_round INTEGER, ends BOOLEAN, kind VARCHAR, entry INTEGER, "
     database.execute(f"CREATE OR REPLACE TEMP TABLE script ({columns} place VARCHAR, change VARCHAR)")
-    if script:
-        parts = ", ".join("unnest(?)" for _ in ScheduledChange._fields)
-        database.execute(f"INSERT INTO script SELECT {parts}", [list(column) for column in zip(*script, strict=True)])
+    parts = ", ".join("unnest(?)" for _ in ScheduledChange._fields)
+    database.execute(f"INSERT INTO script SELECT {parts}", [list(column) for column in zip(*script, strict=True)])
 
 
 def put_scheduled(database: DuckDBPyConnection, recorded: str) -> None:
