@@ -5,8 +5,10 @@ Parts that runs of one scenario share are made once; the run's record is held in
 
 from __future__ import annotations
 
+import atexit
 import gc
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Iterator
@@ -87,6 +89,8 @@ class Executor:
         if self._runs == 2:  # what is there after a run stays, and need not be looked through again
             gc.collect()
             gc.freeze()
+            if "duckdb" in sys.modules:  # as this process ends it would call what is frozen leaked, in fifty lines
+                atexit.register(gc.unfreeze)
         try:
             with _limited(self._limit_s):
                 return self._supervise(scenario, rows)

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.files import open_append
-from netdfl.core.process import die_with_parent, follow_parent
+from netdfl.core.process import die_with_parent, follow_parent, leave
 from netdfl.core.versions import versions_here
 from netdfl.core.whose import theirs
 
@@ -64,6 +64,7 @@ def main() -> None:
     follow_parent(0)  # from now on, the end of the input says that the supervisor died
     with ExitStack() as folders:
         _Forks(folders).serve()
+    leave()
 
 
 class _Forks:

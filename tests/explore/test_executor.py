@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +85,11 @@ def test_a_run_without_end_is_ended(small: dict[str, Any], monkeypatch: pytest.M
     monkeypatch.setattr("netdfl.node.mailbox.Mailbox.close", for_ever)
     run = Executor(limit_s=0.2).run(netdfl.load(small))
     assert "the run was not over after 0.2 s" in run.broke
+
+
+def test_what_a_library_counts_of_its_own_is_no_leak_after_several_runs(small: dict[str, Any]) -> None:
+    """DuckDB, which reads tables, says at an interpreter's end what `gc.freeze` still holds."""
+    runs = f"small = netdfl.load({small!r}); executor = Executor(); executor.run(small); executor.run(small)"
+    code = f"import duckdb, netdfl; from netdfl.explore.execute import Executor; duckdb.connect(); {runs}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -110,3 +110,12 @@ def test_a_long_error_is_told_from_its_first_line_and_a_short_one_with_its_place
     log.write_text("ValueError: earlier\n" + "a line\n" * 20 + '  File "x.py", line 1\n    f()\nKeyError: 3\n')
     assert tail(log) == '  File "x.py", line 1 |     f() | KeyError: 3'
     assert tail(tmp_path / "none") == ""
+
+
+def test_what_a_library_counts_of_its_own_is_no_leak_as_the_fork_server_ends() -> None:
+    """DuckDB, which reads tables, says at an interpreter's end what `gc.freeze` still holds. It is all in `preload`."""
+    code = "import duckdb; from netdfl.worlds import forkserver, preload; preload.warm = duckdb.connect"
+    ended = "import atexit; atexit.register(print, 'handlers ran')"
+    command = [sys.executable, "-c", f"{ended}; {code}; forkserver.main()"]
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "handlers ran\n")
