@@ -160,7 +160,8 @@ class Supervisor:
                 task.cancel()
             self._finish_record()
         now_ns = ended_ns or time.monotonic_ns()
-        took_ns = max(0, now_ns - (fleet.start_ns or now_ns))  # one that is interrupted may end before its start
+        before_ns = 0 if self.resumption is None else self.resumption.at_ns
+        took_ns = max(before_ns, now_ns - (fleet.start_ns or now_ns))  # an interrupted run may end before its start
         stalled, left = by_verdict(self.stalls.history.findings), self.stalls.unfinished
         rest = (self.interrupted, fleet.error, stalled, left, software_of(fleet))
         return FleetOutcome(took_ns / NS_PER_S, fleet.status, figures, *rest)

@@ -17,6 +17,7 @@ from netdfl.record.directory import is_held
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import open_run
 from netdfl.running.run import resume
+from netdfl.supervisor.supervisor import FleetOutcome, Supervisor
 from tests.warm import warm_python
 
 SCENARIO = """
@@ -82,6 +83,22 @@ def test_what_plain_push_sum_lost_is_named_and_nodes_that_crashed_for_good_stay_
     (reason,) = result["reasons"]
     assert reason.startswith("mass error: the run was resumed")
     assert f"the sum of w at the end is {result['weight_sum']:.9g} of the number of nodes" in reason
+
+
+def test_one_that_is_interrupted_before_its_nodes_go_on_has_taken_the_time_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, run = killed(tmp_path, after_round=8), Supervisor.run
+
+    async def at_once(supervisor: Supervisor) -> FleetOutcome:
+        supervisor.interrupt()
+        return await run(supervisor)
+
+    monkeypatch.setattr(Supervisor, "run", at_once)
+    result = resume(out).result
+    assert result["reasons"] == ["the run was interrupted"]
+    assert result["duration_s"] == result["time"]["total_s"] == result["resumed"][0]["at_s"] > 0
+    assert (out / "report.html").is_file()
 
 
 def test_without_checkpoints_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
