@@ -143,7 +143,8 @@ def _progress(console: Console, budget: Budget) -> Iterator[Show]:
         task = progress.add_task("", total=budget.runs, found="")
 
         def show(explored: ExplorationResult) -> None:
-            found = f"{len(explored.findings)} findings, {explored.reached} kinds of moments"
+            findings = f"{len(explored.findings)} finding{'s' * (len(explored.findings) != 1)}"
+            found = f"{findings}, {explored.reached} kinds of moments"
             progress.update(task, completed=explored.runs, found=found)
 
         yield show

@@ -184,10 +184,9 @@ class Exploration:
         for first in range(0, budget.runs if budget.runs is not None else 1 << 62, BATCH):
             last = first + BATCH if budget.runs is None else min(first + BATCH, budget.runs)
             trials = [search.draw(number) for number in range(first, last)]
-            done: list[TrialResult] = []
             for trial, ran in zip(trials, _in_order(run_all(trials), first), strict=True):
-                done.append(ran)
                 explored.take(trial, ran)
+                search.learn(trial, ran.features)
                 explored.reached = search.num_reached
                 show(explored)
                 if self.stop_on_error and ran.cause is not None and is_raised(ran.cause):
@@ -195,8 +194,6 @@ class Exploration:
                     return
                 if ends_s is not None and time.monotonic() >= ends_s:
                     return
-            for trial, ran in zip(trials, done, strict=True):
-                search.learn(trial, ran.features)
 
     def _workers(self) -> AbstractContextManager[RunAll]:
         if self.engine is None:
@@ -311,4 +308,5 @@ def wilson(hits: int, runs: int) -> RateEstimate:
     share, z2 = hits / runs, Z * Z
     middle = (share + z2 / (2 * runs)) / (1 + z2 / runs)
     half = Z / (1 + z2 / runs) * sqrt(share * (1 - share) / runs + z2 / (4 * runs * runs))
-    return RateEstimate(hits, runs, max(0.0, middle - half), min(1.0, middle + half))
+    low, high = 0.0 if hits == 0 else middle - half, 1.0 if hits == runs else middle + half  # else off by rounding
+    return RateEstimate(hits, runs, low, high)

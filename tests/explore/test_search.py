@@ -51,6 +51,7 @@ def test_ctrl_c_keeps_what_was_found(small: dict[str, Any], tmp_path: Path) -> N
 
     stopped = Exploration(netdfl.load(small), folder=tmp_path / "it").run(Budget(runs=8), stop)
     assert (stopped.runs, stopped.why_stopped) == (4, "interrupted")
+    assert stopped.reached > 0
     assert len((tmp_path / "it" / "runs.jsonl").read_text().splitlines()) == 4
     assert Exploration(netdfl.load(small), folder=tmp_path / "it").run(Budget(runs=8)).runs == 8
 
@@ -167,3 +168,4 @@ def test_a_wilson_interval_is_what_the_formula_gives() -> None:
     rate = wilson(12, 400)
     assert (rate.low, rate.high) == pytest.approx((0.01724, 0.05168), abs=1e-4)
     assert wilson(0, 0)[2:] == (0.0, 1.0)
+    assert (wilson(0, 3).low, wilson(3, 3).high) == (0.0, 1.0)
