@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from netdfl.core.types import NodeId
 from netdfl.core.units import parse_time_ns
 from netdfl.transport.simulated.one_by_one import OneByOneFabric
-from netdfl.worlds.simulated.loop import NoSource, Source, VirtualLoop
+from netdfl.worlds.simulated.loop import Source, VirtualLoop
 
 
 @dataclass
@@ -39,24 +39,21 @@ class DueInstant:
 class OrderedInstants:
     """A source of due times, around another one, that lets messages and timers of one instant happen one by one."""
 
-    def __init__(self, orders: Mapping[str, Sequence[str]], loop: VirtualLoop, fabric: OneByOneFabric) -> None:
+    def __init__(
+        self, orders: Mapping[str, Sequence[str]], inner: Source, loop: VirtualLoop, fabric: OneByOneFabric
+    ) -> None:
         """Let messages and timers of one instant happen in the order that `orders` gives; others come after.
 
-        `orders` has their names by instant, as `{"15ms": ["2->1", "0->1"]}`.
+        `orders` has their names by instant, as `{"15ms": ["2->1", "0->1"]}`. The events of the source `inner` happen,
+        too.
         """
         self._orders: dict[int, list[str]] = {}
         for at, names in orders.items():
             self._orders.setdefault(parse_time_ns(at), []).extend(names)
-        self._loop, self._fabric = loop, fabric
-        self._inner: Source = NoSource()
+        self._inner, self._loop, self._fabric = inner, loop, fabric
         self._left: deque[str] = deque()
         self._looked_ns = -1
         self.instants: list[DueInstant] = []
-
-    def around(self, inner: Source) -> OrderedInstants:
-        """Wrap the source of due times `inner`, whose events happen, too. Return this object."""
-        self._inner = inner
-        return self
 
     def next_ns(self) -> int | None:
         """Return the next instant at which the wrapped source or a named timer is due.

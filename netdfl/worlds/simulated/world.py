@@ -146,8 +146,7 @@ class SimulatedWorld:
         )
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
         ledger = FleetLedger(self.clock, self._recorder)
-        orders = self._options.order
-        self.fabric = (Fabric if orders is None else OneByOneFabric)(
+        self.fabric = (Fabric if self._options.order is None else OneByOneFabric)(
             self.clock,
             self.streams.integer("ties"),
             ledger,
@@ -155,8 +154,6 @@ class SimulatedWorld:
             changing=bool(scheduled),
             size=_size_of(self.scenario),
         )
-        if orders is not None and isinstance(self.fabric, OneByOneFabric):
-            self.ordered = OrderedInstants(orders, self.loop, self.fabric)
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
         self.service = _service(blueprint)
         context = SimulationContext(
@@ -247,8 +244,9 @@ class SimulatedWorld:
         self.loop.source, self.loop.on_idle = _MonitoredSource(self.fabric, self.loop, monitor), idle
         if chosen := self._options.no_deadline:
             self.loop.source = PerfectDeadlines(self.loop.source, self.loop, self.fabric, self.nodes, chosen)
-        if self.ordered is not None:
-            self.loop.source = self.ordered.around(self.loop.source)
+        if (orders := self._options.order) is not None and isinstance(self.fabric, OneByOneFabric):
+            self.ordered = OrderedInstants(orders, self.loop.source, self.loop, self.fabric)
+            self.loop.source = self.ordered
 
     def accounts(self) -> dict[NodeId, Account]:
         """Return what each node does, waits for and has sent, including its messages under way in the network."""
