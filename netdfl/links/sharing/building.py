@@ -41,7 +41,7 @@ def fair_path(
     last: Sequence[LinkRule],
     fuse: Fuse,
     told: ToldDownlinks | None,
-    core: Sequence[SharedLink] = (),
+    core: Sequence[SharedLink],
     *,
     over_tcp: bool,
 ) -> Path:

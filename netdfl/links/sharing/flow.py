@@ -114,7 +114,7 @@ class Flow:
         """Return whether the last byte of the current message has left."""
         return self.ended_ns is not None or (self.due_ns is not None and self.due_ns <= now_ns)
 
-    def take_rate(self, rate: int | None, *, stays: bool = False) -> bool:
+    def take_rate(self, rate: int | None, *, stays: bool) -> bool:
         """Set the rate from `since_ns` on, until which bytes are counted; return whether the end moves.
 
         With `stays`, there is no end yet, as the rate is only a guess.

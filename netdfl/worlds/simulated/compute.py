@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import write_whole
 from netdfl.core.given_files import given_text
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
-from netdfl.core.units import Bound, PositiveFloat, TimeNs
+from netdfl.core.units import PositiveFloat, TimeNs
 from netdfl.worlds.simulated.compute_table import read_compute_table
 
 ComputeTime: TypeAlias = Callable[[NodeId, int], int]
@@ -140,13 +140,7 @@ def time_ns(work: Callable[[], object], repeats: int = 3) -> int:
 
 
 def slow_nodes(
-    streams: Streams,
-    num_nodes: int,
-    /,
-    *,
-    factor: Annotated[float, Bound(ge=1)] = 5.0,
-    fraction: Annotated[float, Bound(ge=0, le=1)] = 0.0,
-    nodes: Sequence[NodeId] = (),
+    streams: Streams, num_nodes: int, /, *, factor: float, fraction: float, nodes: Sequence[NodeId]
 ) -> Mapping[NodeId, float]:
     """Return the slow nodes with their factor: the listed `nodes`, and a random `fraction` of all nodes."""
     count = round(fraction * num_nodes)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from netdfl.core.clock import Clock, Timer
 from netdfl.core.types import NodeId
 from netdfl.node.worker import settle
-from netdfl.training.alone import CallOutcome, one_by_one
+from netdfl.training.alone import CallOutcome
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ Trainer = Callable[[Sequence[Callable[[], Any]]], Sequence[CallOutcome]]
 class Training:
     """All local rounds that have begun and not ended in a simulated fleet, at most one per node."""
 
-    def __init__(self, clock: Clock, trainer: Trainer = one_by_one, *, at_once: bool = False) -> None:
+    def __init__(self, clock: Clock, trainer: Trainer, *, at_once: bool) -> None:
         """Compute rounds by `trainer`, in batches of all that were submitted when the first one is due.
 
         `at_once`: compute a round that takes no virtual time at once, because a batch would not be faster.
