@@ -160,13 +160,12 @@ def same_for_all(base: Mapping[str, EffectiveValue], used: Collection[str]) -> t
 
 
 def _rate(value: Any, pieces: Sequence[Piece]) -> Stage:
-    stage = rate_stage(value)
     rounds = _table(pieces, "rate", _speed)
-    if isinstance(stage, Rate):
-        stage.rounds = rounds
-    elif rounds is not None:
+    if rounds is None:
+        return rate_stage(value)
+    if not isinstance(value, Shape):
         raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")
-    return stage
+    return Rate(value, rounds)
 
 
 def _speed(now: EffectiveValue) -> tuple[float | None, float]:

@@ -21,7 +21,6 @@ EXCEPTIONS: Mapping[str, str] = {
     "host/node.py: self.node.without": "the start says who is missing",
     "host/node.py: self.node.waits.went_on_ns": "a pause ends, and with it the silence that it caused",
     "host/node.py: node.joining": "a later life joins as the supervisor says",
-    "links/building.py: stage.rounds": "a stage by rounds is made by its rule and learns of rounds afterwards",
     "links/engine.py: edge.spare": "the engine keeps the unit that stands for an edge's messages with the edge",
     "links/engine.py: unit.incarnation": "a unit stands for one message after another",
     "links/engine.py: unit.attempt": "a unit stands for one message after another, and a call would cost each of them",

@@ -107,12 +107,13 @@ class Rate(Stage):
     reason: ClassVar[FateReason] = QUEUE
     instant: ClassVar[bool] = False
 
-    rounds: RoundValues[tuple[float | None, float]] | None
-    """For the messages of some rounds: another rate (None: the usual one), and a factor on it, both above 0."""
+    def __init__(self, shape: Shape, rounds: RoundValues[tuple[float | None, float]] | None = None) -> None:
+        """Start idle, with the rate, token bucket and queue limit in `shape`.
 
-    def __init__(self, shape: Shape) -> None:
-        """Start idle, with the rate, token bucket and queue limit in `shape`."""
-        self.rounds = None
+        For the messages of some rounds, `rounds` gives another rate (None: the usual one) and a factor on it, both
+        above 0.
+        """
+        self.rounds = rounds
         self._queue: deque[tuple[int, int, Transit]] = deque()  # (end of its bytes, nbytes, unit)
         self._waiting = 0  # bytes of the queue, the one in service included
         self._end = LONG_AGO
