@@ -88,13 +88,7 @@ def table(streams: Streams, /, *, file: str, column: str = "", scale: PositiveFl
     where the table says what one example takes.
     """
     times = [[round_ns(scale * ns) for ns in of_node] for of_node in read_compute_table(file, column)]
-
-    def take(node: NodeId, round: int) -> int:
-        if node >= len(times):
-            raise InputError(f"{file} has times of {len(times)} nodes, and there is a node {node}; add its row")
-        return times[node][round % len(times[node])]
-
-    return take
+    return _listed(times, file, "add its row")
 
 
 COMPUTE: Mapping[str, Callable[..., ComputeTime | MeasurementRequest]] = {
@@ -116,14 +110,19 @@ def replay(path: Path, scale: float) -> ComputeTime:
     """Read the compute times that `record` wrote to `path`, multiplied by `scale`. Raises InputError."""
     try:
         found = json.loads(given_text(path))
-        times = [round_ns(scale * int(ns)) for ns in found["train_ns"]]
+        times = [[round_ns(scale * int(ns))] for ns in found["train_ns"]]
     except (OSError, ValueError, TypeError, KeyError) as exc:
         raise InputError(f"{path} holds no measured times ({exc}); name the compute.json of a run") from exc
+    return _listed(times, path, "measure again")
+
+
+def _listed(times: Sequence[Sequence[int]], file: str | Path, remedy: str) -> ComputeTime:
+    """Return compute times by which the rounds of each node take its `times`, read from `file`, over and over."""
 
     def take(node: NodeId, round: int) -> int:
         if node >= len(times):
-            raise InputError(f"{path} has times of {len(times)} nodes, and there is a node {node}; measure again")
-        return times[node]
+            raise InputError(f"{file} has times of {len(times)} nodes, and there is a node {node}; {remedy}")
+        return times[node][round % len(times[node])]
 
     return take
 
