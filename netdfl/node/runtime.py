@@ -61,16 +61,6 @@ NOTHING = Payload()
 _LIGHT = 0.1
 
 
-def nobody(peers: Collection[NodeId]) -> bool:
-    """Return False, as the default of `can_ask`: no peers can be sent status queries about missing messages."""
-    return False
-
-
-def never() -> bool:
-    """Return False, as the default of `still`: the node is never paused."""
-    return False
-
-
 class Hooks(Protocol):
     """The functions that a world runs at the beginning and end of each round: scripted faults, snapshots, progress."""
 
@@ -132,11 +122,11 @@ class Node:
     joining: JoinPlan | None = None
     catch_up: int = 0
     without: Mapping[NodeId, int] = field(default_factory=dict)
-    can_ask: Callable[[Collection[NodeId]], bool] = nobody
+    can_ask: Callable[[Collection[NodeId]], bool] = lambda peers: False
     streams: Streams | None = None
     sink: Sink | None = None
     saves: bool = False
-    still: Callable[[], bool] = never
+    still: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         """Connect the parts of the node: mailbox, waits, requests, and the transport that delivers to them."""

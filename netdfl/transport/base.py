@@ -12,6 +12,7 @@ another way than on a real network.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -55,6 +56,14 @@ def deliver_one(sink: Sink, message: Message) -> Fate | None:
     """Deliver one message to a node's `sink`; return its fate (such as `delivered`), None if the mailbox is full."""
     (fate,) = sink.deliver((message,))
     return fate
+
+
+def wake(waiters: list[asyncio.Future[None]]) -> None:
+    """Wake all tasks that wait on these futures, and empty the list."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()
 
 
 class Ledger(Protocol):

@@ -34,11 +34,11 @@ from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
 from netdfl.core.fates import FOREIGN, MALFORMED, OVERLOADED, Fate, FateReason
 from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.base import Ledger, Sink, deliver_one
+from netdfl.transport.base import Ledger, Sink, deliver_one, wake
 from netdfl.transport.grpc.chunks import Assembly
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.grpc.receipts import HELLO_FIRST, LEFT, as_receipt
-from netdfl.transport.grpc.sending import GO_ON, SERVICE, wake
+from netdfl.transport.grpc.sending import GO_ON, SERVICE
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
 from netdfl.transport.security.callers import caller
 from netdfl.transport.security.credentials import CertificateSubject

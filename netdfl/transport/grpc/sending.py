@@ -36,7 +36,7 @@ from netdfl.core.fates import FOREIGN, Fate
 from netdfl.core.outcome import outcome_of
 from netdfl.core.types import Message, Multicast, NodeId
 from netdfl.transport import wire
-from netdfl.transport.base import Ledger
+from netdfl.transport.base import Ledger, wake
 from netdfl.transport.grpc.chunks import split
 from netdfl.transport.grpc.connections import Channels, SharedChannel
 from netdfl.transport.grpc.options import GrpcOptions
@@ -365,11 +365,3 @@ def _answered_before(entry: QueuedMessage) -> Answer | None:
     """Return the receiver's answer to `entry`, left in shared memory although its stream has ended; None: no answer."""
     answer = entry.lease.poll() if entry.was_referenced and entry.lease is not None else None
     return None if answer is None or answer.fate is None else answer
-
-
-def wake(waiters: list[asyncio.Future[None]]) -> None:
-    """Wake all tasks that wait on these futures, and empty the list."""
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
-    waiters.clear()

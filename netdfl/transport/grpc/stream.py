@@ -28,7 +28,7 @@ from google.protobuf.message import DecodeError
 
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Message
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, wake
 from netdfl.transport.grpc.receipts import HELLO_FIRST, LEFT, of_receipt
 from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer
 from netdfl.transport.shared_memory.pool import ReaderLease
@@ -106,7 +106,7 @@ class Stream:
         self._alive_s = self._due_s = 0.0
         self._pause_s = LOOK_S
         self._timer: asyncio.TimerHandle | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
         self._closed_as: Fate | None = None
         self._reader = self._loop.create_task(self._read())
 
@@ -134,8 +134,9 @@ class Stream:
         """Wait until no message is under way, or the stream has ended."""
         self.hurry()
         while self._under_way:
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
 
     def hurry(self) -> None:
         """Check shared memory for the receiver's answers now and again soon, because a caller waits for one."""
@@ -162,11 +163,7 @@ class Stream:
         self._on_answer(first.entry, answer)
         if not self._under_way:
             self._pause_s = LOOK_S
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            wake(self._waiters)
 
     # time
 
@@ -258,7 +255,7 @@ class Stream:
         self._closed_as = fate
         if self._timer is not None:
             self._timer.cancel()
-        self._wake()
+        wake(self._waiters)
         self._call.cancel()
 
     async def wait_closed(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from ipaddress import IPv4Address, ip_address
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -55,7 +55,7 @@ def _forms(packed: bytes) -> tuple[bytes, ...]:
     if len(packed) == 4:
         return packed, bytes(10) + b"\xff\xff" + packed
     mapped = packed[:12] == bytes(10) + b"\xff\xff"
-    return (packed, IPv4Address(packed[12:]).packed) if mapped else (packed,)
+    return (packed, packed[12:]) if mapped else (packed,)
 
 
 def _hexadecimal(packed: bytes) -> str:

@@ -29,13 +29,7 @@ _SOCK_DIAG, _SOL_NETLINK, _ADD_MEMBERSHIP, _ATTACH_FILTER = 4, 270, 1, 26
 _TCP_ENDED = (1, 3)  # IPv4, IPv6
 _FAMILY_AT, _PORT_AT, _ADDRESS_AT, _ATTRIBUTES_AT, _INFO = 16, 20, 40, 88, 2
 _UNACKNOWLEDGED_AT = 76  # with the end of what was sent, as a byte
-_SENT_AGO_AT, _CAME_AGO_AT, _ACKNOWLEDGED_AT, _RECEIVED_AT, _SENT_AT = (
-    44,
-    52,
-    120,
-    128,
-    200,
-)  # in the kernel's `tcp_info`
+_SENT_AGO_AT, _CAME_AGO_AT, _ACKNOWLEDGED_AT, _SENT_AT = 44, 52, 120, 200  # in the kernel's `tcp_info`
 
 
 async def greeting(host: str, port: int) -> bytes:

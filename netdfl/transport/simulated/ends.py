@@ -17,7 +17,7 @@ from netdfl.core.types import Kind, Message, MessageId, NodeId, StepId
 from netdfl.links.edge_state import UNKNOWN, EdgeState, PathPlan
 from netdfl.links.engine import Route
 from netdfl.links.path import Path
-from netdfl.transport.base import Fate, Sink
+from netdfl.transport.base import Fate, Sink, wake
 
 FEW_EDGES = 16
 MOST_WAITING = 64
@@ -74,9 +74,7 @@ class FabricEdge(EdgeState):
         self.source.backlog -= 1
         if self.waiters:
             waiters, self.waiters = self.waiters, None
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+            wake(waiters)
 
 
 HeldMessage: TypeAlias = tuple[FabricEdge, Content]
