@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -314,3 +315,32 @@ def test_a_table_has_its_own_columns_and_rows_wherever_it_lies(form: str, folder
         FORMS[form](cells | {"a": [8.5, 9.5]} if name == "t1" else cells, tmp_path / name, target="y")
     data = FORMS[form](cells, tmp_path / folder, target="y")
     assert trained(data) == ([[1.5], [2.5]], [0, 1])
+
+
+BROKEN = [
+    (b"", "has no rows: give it one for each example, below a line with the columns' names"),
+    (b"\n\n", "has no rows: give it"),
+    (b"a,y\n", "has no rows: give it"),
+    (b"a,y\n1,0\n2,1\n3,0,oops\n", "line 4 has 3 cells, and the first line 2: put cells that hold ',' in quotes"),
+    (b'a;y\n1;0\n"2\n3";1\n3;0;x\n', "line 5 has 3 cells, and the first line 2: put cells that hold ';' in quotes"),
+    ("a,y\n1,0\n2,stra\xdfe\n".encode("latin-1"), "is not text in UTF-8 .* at byte 14.; save it as UTF-8"),
+    ("a,y\n1,0\n".encode("utf-16")[:-1], "is not text in UTF-8 .*; save it as UTF-8"),
+    (b"PK\x03\x04\x14\x00\x06\x00\x08\x00\x00\x00!\x00", "is no text: save the table as CSV in UTF-8, or as Parquet"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), BROKEN)
+def test_a_file_that_is_no_table_is_refused_with_the_line_and_a_remedy(
+    content: bytes, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(DatasetError, match=rf"t\.csv:? {said}") as raised:
+        table(tmp_path, file=str(tmp_path / "t.csv"), target="y")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [b"a,y\n1,0\n", gzip.compress(b"a,y\n1,0\n", mtime=0)[:-6]])
+def test_a_damaged_packed_table_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(content)
+    with pytest.raises(DatasetError, match=r"t\.csv\.gz (is packed by gzip, and damaged|can't be read as a table)"):
+        table(tmp_path, file=str(tmp_path / "t.csv.gz"), target="y")
