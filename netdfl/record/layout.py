@@ -1,6 +1,7 @@
 """The tables of a run's store in one database: views over its files, or copies of these in memory.
 
-A view reads its files whenever it is asked, so views are made anew only where the store has other files than before.
+A view reads its files whenever it is asked, so views are made anew only where the store has other files than before,
+or, with scheduled changes, where these have grown: the run may have reached more of the changes.
 """
 
 from __future__ import annotations
@@ -37,9 +38,8 @@ class Layout:
         self.database = database
         self._store, self._num_nodes = store, num_nodes
         self._tables: Sequence[TableName | TotalsName] = (*TABLES, *TOTALS) if sampled else TABLES
-        self._files: Files = {}
-        self._scripted, self._recorded = bool(script), ""
-        self._read_for_script: Sequence[tuple[Path, int]] = ()
+        self._scripted = bool(script)
+        self._laid_out: object = None
         if script:
             put_script(database, script)
 
@@ -51,24 +51,22 @@ class Layout:
             FileNotFoundError: the same.
         """
         files = self._find()
-        if files != self._files:
-            self._files = {}  # until all are there
-            self._create(files, {table: view(table, files[table], self._num_nodes) for table in self._tables})
-            self._files = files
-        elif self._scripted and self._read_for_script != (read := _sizes(files)):
-            put_scheduled(self.database, self._recorded)
-            self._read_for_script = read
+        wanted = (files, _sizes(files) if self._scripted else ())
+        if wanted != self._laid_out:
+            self._laid_out = None  # until all are there
+            self._create({table: view(table, files[table], self._num_nodes) for table in self._tables})
+            self._laid_out = wanted
 
     def hold(self) -> None:
         """Create the tables, those with at most MOST_HELD bytes in memory. Raises the same errors."""
         files, views = self._find(), {}
-        self._files = {}
+        self._laid_out = None
         for table in self._tables:
             views[table] = view(table, files[table], self._num_nodes)
             if size(files[table]) <= MOST_HELD:
                 self.database.execute(f"CREATE OR REPLACE TEMP TABLE held_{table} AS {views[table]}")
                 views[table] = f"FROM held_{table}"
-        self._create(files, views)
+        self._create(views)
 
     def release(self) -> None:
         """Drop the copies in memory; `refresh` creates the tables again."""
@@ -78,15 +76,14 @@ class Layout:
     def _find(self) -> Files:
         return {table: pieces(self._store, table) for table in self._tables}
 
-    def _create(self, files: Files, views: Mapping[TableName | TotalsName, str]) -> None:
+    def _create(self, views: Mapping[TableName | TotalsName, str]) -> None:
         """Create a view for each query in `views`, and for each table of totals that has no files."""
         counted = [(totals, COUNTED[totals]) for totals in TOTALS if totals not in views]
         for table, query in (*views.items(), *counted):
             self.database.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {query}")
         if self._scripted:
-            self._recorded, self._read_for_script = views["events"], _sizes(files)
-            put_scheduled(self.database, self._recorded)
-            self.database.execute(f"CREATE OR REPLACE TEMP VIEW events AS {self._recorded} UNION ALL FROM scheduled")
+            put_scheduled(self.database, views["events"])
+            self.database.execute(f"CREATE OR REPLACE TEMP VIEW events AS {views['events']} UNION ALL FROM scheduled")
 
 
 def _sizes(files: Files) -> Sequence[tuple[Path, int]]:
