@@ -26,8 +26,8 @@ from xxhash import xxh3_64_intdigest, xxh3_128
 from netdfl.core.clock import Clock
 from netdfl.core.fates import FATE_TEXTS
 from netdfl.core.outcome import Outcome
-from netdfl.core.types import NodeId, Payload, Scalar
-from netdfl.record.base import Store, WaitRecord
+from netdfl.core.types import NodeId, Payload
+from netdfl.record.base import Store
 
 MOST_ENTRIES = 1000
 SOME = 512
@@ -154,11 +154,12 @@ def content_digest(payload: Payload) -> str:
 
 
 class LoggingRecorder:
-    """A `Recorder` that writes to both a store and an event log."""
+    """A `Recorder` that writes to both a store and an event log; events and waits go to the store alone."""
 
     def __init__(self, store: Store, log: EventLog) -> None:
         """Record to `store` and `log`."""
         self._store, self._log = store, log
+        self.event, self.wait, self.flush = store.event, store.wait, store.flush
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
         """Record how messages ended, such as delivered or lost.
@@ -172,18 +173,6 @@ class LoggingRecorder:
         """Record the metrics of one round, by their names in `figures`, in the store and in the event log."""
         self._store.metrics(at_ns, node, round, figures)
         self._log.metrics(node, round, figures)
-
-    def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """Record an event in the store; the event log does not contain events."""
-        self._store.event(at_ns, node, round, kind, **details)
-
-    def wait(self, waited: WaitRecord) -> None:
-        """Record a wait in the store; the event log does not contain waits."""
-        self._store.wait(waited)
-
-    def flush(self) -> None:
-        """Make the rows of the store durable."""
-        self._store.flush()
 
 
 def first_difference(one: Path, other: Path) -> str | None:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -259,15 +260,10 @@ class _SampledMessages:
 
 
 def _close(*tables: RowTable[Any] | _SampledMessages) -> None:
-    """Close all tables. Raises the first RunError of a table whose last rows can't be written."""
-    failure: RunError | None = None
-    for table in tables:
-        try:
-            table.close()
-        except RunError as exc:
-            failure = failure or exc
-    if failure is not None:
-        raise failure
+    """Close all tables, the last first. Raises the RunError of the first whose last rows can't be written."""
+    with ExitStack() as closing:
+        for table in tables:
+            closing.callback(table.close)
 
 
 class StoreWriter:
