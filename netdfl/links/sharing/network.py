@@ -115,32 +115,31 @@ class FairNetwork:
     # shares
 
     def _share(self, now_ns: int) -> Iterator[StageOutcome]:
-        late_ns = None if self._past is None else self._past.changed_ns
-        if late_ns is not None:
+        past, self.since_ns = self._past, now_ns
+        if past is not None and past.changed_ns is not None:
             self._touched |= {link: None for flow in self._crossing for link in flow.links}
-        self.since_ns = now_ns if late_ns is None else min(now_ns, late_ns)
+            self.since_ns = min(now_ns, past.changed_ns)
         links, flows = self._reached()
         for link in links:
             link.pass_until(now_ns)
         for flow in flows:
             flow.pass_until(now_ns)
-        if self._past is not None:
-            self._past.recount(now_ns)
+        if past is not None:
+            past.recount(now_ns)
             for flow in flows:
                 if flow.rate:
                     flow.ran_out(flow.rate)
         rates = _shared(links, flows)
-        known = self._past is None
         for flow in flows:
-            stays = not known and not all(link.is_known for link in flow.links)
+            stays = past is not None and not all(link.is_known for link in flow.links)
             if flow.ended_ns is None and flow.take_rate(rates.get(flow), stays=stays) and flow.unit is not None:
                 yield Hold(flow.unit) if flow.due_ns is None else Departure(flow.unit, flow.due_ns)
         for link in links:
             self._emptying.pop(link, None)
             if (empties_ns := link.load()) is not None:
                 self._emptying[link] = now_ns + empties_ns
-        if self._past is not None:
-            self._past.note(self._crossing, now_ns)
+        if past is not None:
+            past.note(self._crossing, now_ns)
 
     def _reached(self) -> tuple[Sequence[SharedLink], Sequence[Flow]]:
         """Return the marked links, and all flows and links connected to them through common flows."""

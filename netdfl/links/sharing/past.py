@@ -15,8 +15,10 @@ its rate. Messages that have left cannot be called back: they keep the rates tha
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.flow import Flow
@@ -55,8 +57,7 @@ class _Instant:
 
     def again(self, at_ns: int) -> _Instant:
         """Return the same state, as one that begins at `at_ns`."""
-        parts = [_Part(part.flow, part.turn, part.links, part.rate) for part in self.parts]
-        return _Instant(at_ns, dict(self.limits), parts)
+        return _Instant(at_ns, dict(self.limits), [replace(part) for part in self.parts])
 
     def count(self, lasting_ns: int) -> None:
         """Compute the rates by the present capacities, and count the bytes of `lasting_ns` anew."""
@@ -97,7 +98,7 @@ class Past:
         if not self._instants:
             return
         since_ns = max(since_ns, self._instants[0].at_ns)
-        place = next((n for n, each in enumerate(self._instants) if each.at_ns >= since_ns), len(self._instants))
+        place = bisect_left(self._instants, since_ns, key=attrgetter("at_ns"))
         if place == len(self._instants) or self._instants[place].at_ns > since_ns:
             self._instants.insert(place, self._instants[place - 1].again(since_ns))
         for each in self._instants[place:]:
