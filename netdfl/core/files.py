@@ -6,6 +6,7 @@ It also finds the files that ship with netdfl, and the versions of packages (Non
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from netdfl.core.errors import InputError, NetdflError
 PRIVATE = 0o700
 """The file mode of a run's directory: only its owner may read models and logs."""
 MOST_BYTES = 1 << 28
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+"""A lone surrogate, which no text in UTF-8 can hold. Python makes it of a file's name, or of `"\\ud83d"` in YAML."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -36,6 +39,12 @@ def check_empty(folder: Path) -> None:
     """Raise InputError if `folder`, which a command will create, exists and is not empty."""
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
+
+
+def check_name(path: Path) -> None:
+    """Raise InputError if `path` is not UTF-8: then no text can name it, and DuckDB can't open it."""
+    if HALF_CHARACTER.search(str(path)):
+        raise InputError(f"the name of {str(path)!r} is not UTF-8; rename the folder, or choose another one")
 
 
 def is_of_node(name: str, node: int) -> bool:

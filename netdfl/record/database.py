@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from netdfl.core.fates import FateKind
-from netdfl.core.files import literal_path
+from netdfl.core.files import check_name, literal_path
 from netdfl.core.process import cores
 
 if TYPE_CHECKING:
@@ -61,8 +61,13 @@ _LOCKED = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_
 
 
 def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
-    """Open an empty database that may read only the folder `store`, and write only the file `writes`."""
+    """Open an empty database that may read only the folder `store`, and write only the file `writes`.
+
+    Raises InputError if the name of `store` is not UTF-8.
+    """
     import duckdb
+
+    check_name(store.absolute())
 
     database = duckdb.connect()
     database.execute(f"SET memory_limit = '{most_memory(store) >> 10}KiB'")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import PRIVATE, open_append, write_whole, writing
+from netdfl.core.files import PRIVATE, check_name, open_append, write_whole, writing
 from netdfl.record.plain_json import dump_json
 from netdfl.record.store import STORE
 
@@ -48,8 +48,10 @@ class RunDirectory:
         With `overwrite`, an ended run in `out` is removed first; any other content is kept, and refused.
 
         Raises:
-            InputError: `out` exists and is not an empty directory, or nothing can be written there.
+            InputError: `out` exists and is not an empty directory, its name is not UTF-8, or nothing can be written
+                there.
         """
+        check_name(Path(root if out is None else out).absolute())
         try:
             if out is not None:
                 if overwrite:

@@ -16,7 +16,7 @@ from netdfl.scenario.checks.links import sharing_notices
 from netdfl.scenario.checks.survival import automatic, resent_too_late
 from netdfl.scenario.checks.waiting import hardly_meant, waiting_notices, weights_stay_one
 from netdfl.scenario.loading import overrides
-from netdfl.scenario.loading.document import Document, parse
+from netdfl.scenario.loading.document import WHOLE_CHARACTER, Document, half_character, parse
 from netdfl.scenario.loading.given import document_of, refuse_study
 from netdfl.scenario.loading.normalize import normalize
 from netdfl.scenario.loading.recorded import complete_recorded
@@ -73,9 +73,11 @@ def load(
 def _plain(value: object) -> object:
     """Convert a Python value to the form that YAML would have given: mappings with text keys, lists, paths as text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {_plain(str(key)): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | range):
         return [_plain(inner) for inner in value]
+    if isinstance(value, str) and (what := half_character(value)):
+        raise ScenarioError([Problem(what, "", WHOLE_CHARACTER, "scenario")])
     return str(value) if isinstance(value, Path) else value
 
 

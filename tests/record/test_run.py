@@ -18,7 +18,7 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.exports.export import export as export_anything
 from netdfl.exports.export import export_table as export
 from netdfl.record.base import WaitEnd, WaitRecord
-from netdfl.record.database import COLUMNS, TableName
+from netdfl.record.database import COLUMNS, TableName, connect
 from netdfl.record.directory import LOCK, RunDirectory, hold
 from netdfl.record.resources import ResourceLog
 from netdfl.record.run import Run, open_run
@@ -64,6 +64,17 @@ def test_overwriting_replaces_an_ended_run_and_nothing_else(tmp_path: Path) -> N
     with pytest.raises(InputError, match="is not an empty directory"):
         again(mine)
     assert (mine / "scenario.yaml").read_text() == "precious"
+
+
+@pytest.mark.parametrize("out", [None, "runs"])
+def test_a_folder_whose_name_is_not_utf_8_is_refused_before_anything_is_done(tmp_path: Path, out: str | None) -> None:
+    folder = tmp_path / os.fsdecode(b"\xff")
+    with pytest.raises(InputError, match=r"\\udcff.*is not UTF-8; rename"):
+        RunDirectory.create(folder, "q", 1, out=out and folder / out)
+    assert not folder.exists()
+    folder.mkdir()
+    with pytest.raises(InputError, match=r"\\udcff.*is not UTF-8; rename"):
+        connect(folder)
 
 
 AS_IN_JUPYTER = """

@@ -25,6 +25,8 @@ HOSTILE: Mapping[str, tuple[str, str]] = {
     "a long line": (BASE + "# " + "x" * 5_000_000, "a line of more than 4,000,000 letters"),
     "many lines": (BASE + "\n" * 2_000_000, "more than 1,000,000 lines"),
     "a number of many digits": (BASE.replace("nodes: 4", "nodes: " + "9" * 5000), "not valid YAML"),
+    "half of a character": (BASE.replace("name: x", r'name: "x\ud83d"'), "'x\\ud83d' has half of a character, write"),
+    "half of a key": (BASE + r'"\ud83d": 1', "'\\ud83d' has half of a character"),
     "a long name": (BASE.replace("name: x", "name: " + "x" * 201), "at most 200 letters"),
 }
 
@@ -41,6 +43,13 @@ def test_a_hostile_scenario_is_refused_in_a_sentence(case: str) -> None:
         loads(text)
     assert said in str(refused.value)
     assert len(str(refused.value)) < 5000
+
+
+@pytest.mark.parametrize("changed", [{"name": "\ud83d"}, {"expect": {"weight_sum": "\ud83d"}}, {"\ud83d": 1}])
+def test_half_of_a_character_in_python_is_refused_in_a_sentence(changed: Mapping[str, object]) -> None:
+    scenario = {"schema": "netdfl/1", "name": "x", "nodes": 4, "rounds": 2, "task": "consensus", "algorithm": "dpsgd"}
+    with pytest.raises(ScenarioError, match=r"scenario: '\\ud83d' has half of a character"):
+        load({**scenario, "topology": "ring", **changed})
 
 
 def test_more_keys_and_values_than_a_scenario_may_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from netdfl.core.errors import Problem, ScenarioError
+from netdfl.core.files import HALF_CHARACTER
 
 Path = tuple[str | int, ...]
 MOST_BYTES = 16_000_000
@@ -81,6 +82,14 @@ class BoundedComposer(Composer):
             self.depth -= 1
 
 
+WHOLE_CHARACTER = "write the character itself in place of its escapes"
+
+
+def half_character(text: str) -> str:
+    """Return what is wrong with a text that has half of a character; empty if it has none."""
+    return f"{text!r} has half of a character" if HALF_CHARACTER.search(text) else ""
+
+
 def parse(text: str, file: str) -> Document:
     """Read one YAML 1.2 document.
 
@@ -137,6 +146,7 @@ class _DocumentReader:
         mark = node.start_mark
         self.document.values[path] = SourcePlace(self.document.file, mark.line + 1, mark.column + 1)
         if isinstance(node, ScalarNode):
+            self._check(node)
             return self.yaml.constructor.construct_object(node, deep=True)
         if id(node) in self.open:
             self._problem(node, "an alias inside what it stands for", "write the value out")
@@ -171,7 +181,12 @@ class _DocumentReader:
             self._problem(node, "YAML 1.2 has no merge keys (<<)", "write the keys out; an alias is a whole value")
         elif not tag.endswith((":str", ":int")):
             self._problem(node, f"the key {written} is no text", f"quote it: {written!r}")
+        self._check(node)
         return str(node.value)
+
+    def _check(self, node: Node) -> None:
+        if what := half_character(str(node.value)):
+            self._problem(node, what, WHOLE_CHARACTER)
 
     def _problem(self, node: Node, what: str, remedy: str) -> None:
         mark = node.start_mark
