@@ -80,12 +80,10 @@ class Guard:
 
     def close(self) -> None:
         """Report strangers for the last time, before the server stops and also closes the connections of peers."""
+        self._loop = None  # so that no other look follows
         if self._look is not None:
             self._look.cancel()
             self._look_again()
-        self._loop = None
-        if self._look is not None:
-            self._look.cancel()
 
     # connections
 
