@@ -5,6 +5,7 @@ A new command is a function in a module of its own here, and a row of `netdfl.cl
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -14,6 +15,9 @@ from functools import partial
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.whose import theirs
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of a disk that is full, or that takes no writes, in whatever is written."""
 
 
 def main() -> None:
@@ -44,6 +48,9 @@ def _failed_unexpectedly(error: Exception) -> int:
     """Print the error of a user's own code, with its place; or an internal error."""
     if os.environ.get("NETDFL_TRACEBACK"):
         raise error
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        what = f"{error.filename or 'a file'} can't be written: {error.strerror}"
+        return _failed(f"{what}; make room there, or have it written elsewhere", 4)
     if (told := theirs(error)) is not None:
         return _failed(f"{told}; NETDFL_TRACEBACK=1 shows all of it", 2)
     if isinstance(error, ExceptionGroup):

@@ -24,6 +24,7 @@ from netdfl.cli.options import (
     sum_up,
 )
 from netdfl.core.errors import InputError
+from netdfl.core.files import OTHER_OUT, writing
 
 Tls = Annotated[
     bool, typer.Option("--tls/--no-tls", help="Plain text only where nobody but the fleet reaches the ports.")
@@ -135,7 +136,9 @@ def make_testbed(
     writers = {"docker": write_testbed, "kubernetes": write_manifests}
     if engine not in writers:
         raise InputError(f"--for {engine} is no engine of containers; use docker or kubernetes")
-    print(writers[engine](load_scenario(scenario, sets, "containers"), out, tls=tls) / "README.md")
+    loaded = load_scenario(scenario, sets, "containers")
+    with writing(out, more=OTHER_OUT):
+        print(writers[engine](loaded, out, tls=tls) / "README.md")
 
 
 def sbatch(

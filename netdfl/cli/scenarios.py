@@ -11,6 +11,7 @@ import typer
 from netdfl.cli import completion
 from netdfl.cli.options import Format, OutputFormat, ScenarioFile, Sets, World, load_scenario, print_json, say_notes
 from netdfl.core.errors import InputError
+from netdfl.core.files import write_given
 
 NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, like mine/clinics.yaml.")]
 Nodes = Annotated[int | None, typer.Option("--nodes", metavar="N", help="How many clients.")]
@@ -69,8 +70,7 @@ def new(
     if ask and sys.stdin.isatty():
         said |= {key: _asked(key, getattr(Draft, key)) for key in QUESTIONS if said[key] is None}
     text = Draft(name=file.stem, **{key: value for key, value in said.items() if value is not None}).text(str(file))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    write_given(file, text)
     print(f"{file}: written and valid; `netdfl explain {file}` shows it, `netdfl run {file}` runs it")
 
 

@@ -23,6 +23,8 @@ PRIVATE = 0o700
 MOST_BYTES = 1 << 28
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 """A lone surrogate, which no text in UTF-8 can hold. Python makes it of a file's name, or of `"\\ud83d"` in YAML."""
+OTHER_OUT = "; name another with --out DIR"
+"""The remedy where the folder of `--out` can't be made or written."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -35,10 +37,17 @@ def writing(what: object, refused: type[NetdflError] = InputError, more: str = "
         raise refused(f"{what} can't be written: {error.strerror}{more}") from error
 
 
+def write_given(file: Path, text: str) -> None:
+    """Write a file that the user named, whole or not at all, and the folders above it. Raises InputError."""
+    with writing(file, more="; name another file, or make room"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text.encode())
+
+
 def check_empty(folder: Path) -> None:
-    """Raise InputError if `folder`, which a command will create, exists and is not empty."""
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
+    """Raise InputError if `folder`, which a command will create, exists and is no empty folder."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"--out {folder} is not an empty folder; name a new one, or empty it first")
 
 
 def check_name(path: Path) -> None:

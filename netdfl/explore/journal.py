@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import open_append, read_plain, write_whole, writing
+from netdfl.core.files import OTHER_OUT, open_append, read_plain, write_whole, writing
 from netdfl.explore.pool import TrialResult
 from netdfl.explore.trial import Trial
 
@@ -33,7 +33,7 @@ class Journal:
         Raises InputError if the folder belongs to another exploration, or can't be used.
         """
         self.folder = folder
-        with writing(folder, more="; name another with --out DIR"):
+        with writing(folder, more=OTHER_OUT):
             folder.mkdir(parents=True, exist_ok=True)
             self._check(settings, earlier)
             self._fd = open_append(folder / RUNS)

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from netdfl.core.files import write_whole
+from netdfl.core.files import OTHER_OUT, write_whole, writing
 from netdfl.prove.counterexample import write_counterexample
 from netdfl.prove.enumeration import ProofProgress, Show
 from netdfl.prove.journal import ProofJournal
@@ -44,8 +44,9 @@ def tell(answer: ProofAnswer, folder: Path, console: Console) -> int:
     path.unlink(missing_ok=True)
     if answer.progress.broken is not None:
         text, sentence = write_counterexample(answer)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        with writing(path, more=OTHER_OUT):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text.encode())
         console.print(sentence, highlight=False, markup=False)
     console.print(str(answer), highlight=False, markup=False)
     if answer.progress.broken is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from netdfl.core.errors import InputError
-from netdfl.core.files import read_plain, version_of, write_whole, writing
+from netdfl.core.files import OTHER_OUT, read_plain, version_of, write_whole, writing
 from netdfl.prove.enumeration import AnsweredPart
 from netdfl.prove.proof import ScenarioProof
 from netdfl.scenario.loading.identity import scenario_hash
@@ -36,10 +36,10 @@ class ProofJournal:
 
     def keep(self, answered: AnsweredPart | None) -> None:
         """Store the answered part of the proof; with None, nothing is left to continue, and the file is removed."""
-        if answered is None:
-            self._file.unlink(missing_ok=True)
-            return
-        with writing(self._file.parent, more="; name another with --out DIR"):
+        with writing(self._file.parent, more=OTHER_OUT):
+            if answered is None:
+                self._file.unlink(missing_ok=True)
+                return
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._file, (json.dumps({self._key: asdict(answered)}) + "\n").encode())
 

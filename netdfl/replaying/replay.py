@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from netdfl.core.errors import InputError, NetdflError, RunError, expect, is_number, is_whole
+from netdfl.core.files import writing
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.finding import Finding
 from netdfl.record.directory import RunDirectory
@@ -71,7 +72,8 @@ class Replay:
         directory = RunDirectory.create(path.parent, self.scenario.name, self.scenario.seed, path)
         for name in (ORIGIN, COMPUTE_FILE):
             if (self.run.path / name).is_file():
-                shutil.copyfile(self.run.path / name, directory.path / name)
+                with writing(directory.path / name, RunError):
+                    shutil.copyfile(self.run.path / name, directory.path / name)
         prepare(self.scenario, directory)
         playing = Playback(self.scenario, directory, RecordedRows(self.run))
         self._closing = weakref.finalize(self, playing.close)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
-from netdfl.core.files import PRIVATE, read_plain, writing
+from netdfl.core.files import OTHER_OUT, PRIVATE, read_plain, writing
 from netdfl.core.types import NodeId
 from netdfl.scenario.model.schema import Scenario
 
@@ -44,7 +44,7 @@ def write_credentials(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--out {folder} is not an empty directory; name a new one, or empty it first")
-    with writing(folder, more="; name another with --out DIR"):
+    with writing(folder, more=OTHER_OUT):
         folder.mkdir(PRIVATE, parents=True, exist_ok=True)
         folder.chmod(PRIVATE)
         mode = _EVERYBODYS if mounted else _OWNERS

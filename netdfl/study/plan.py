@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from netdfl.core.errors import InputError, Problem, ScenarioError, problems_in
+from netdfl.core.files import OTHER_OUT, writing
 from netdfl.core.units import parse_probability, parse_rate_bps, parse_size_bytes, parse_time_ns
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.loading.document import Document
@@ -209,7 +210,8 @@ def read_study(file: Path, folder: Path) -> StudyGrids:
     document = document_of(file, str(file))
     form = read_form(document, str(file.parent))
     sweeps = form.study.sweeps if form.study else {}
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder, more=OTHER_OUT):
+        folder.mkdir(parents=True, exist_ok=True)
     (folder / ORIGIN).write_text(dump_json({"directory": str(file.resolve().parent)}) + "\n", encoding="utf-8")
     plans = [_plan(name, sweep, folder, document) for name, sweep in sweeps.items()]
     return StudyGrids([replace(plan, cases={}) if plan.name in form.partial else plan for plan in plans], form.problems)

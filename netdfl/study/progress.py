@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import write_whole, writing
+from netdfl.core.files import OTHER_OUT, write_whole, writing
 from netdfl.record.directory import is_held
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.model.study import FigureSpec
@@ -61,7 +61,7 @@ class StudyPlan:
     refused: Mapping[Cell, str] = field(default_factory=dict)
 
     def write(self, file: Path) -> None:
-        """Write the plan. Raises RunError if it can't be written."""
+        """Write the plan. Raises InputError if its folder can't be made, RunError if it can't be written."""
         data = {
             "schema": SCHEMA,
             "name": self.name,
@@ -77,8 +77,9 @@ class StudyPlan:
                 for cell, run in self.cells.items()
             ],
         }
-        with writing(file, RunError):
+        with writing(file.parent, more=OTHER_OUT):
             file.parent.mkdir(parents=True, exist_ok=True)
+        with writing(file, RunError):
             write_whole(file, (dump_json(data) + "\n").encode())
 
     @classmethod

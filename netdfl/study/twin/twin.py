@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError
+from netdfl.core.files import write_given
 from netdfl.record.run import open_run
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import plain_to_yaml, to_plain
@@ -156,7 +157,7 @@ def _span(of: FittedValue, words: Any) -> str:
 
 
 def write_twin(twin: Twin, out: Path) -> None:
-    """Write the twin's scenario to the file `out`. Raises InputError if the file exists."""
+    """Write the twin's scenario to the new file `out`. Raises InputError if it exists, or can't be written."""
     if out.exists():
         raise InputError(f"{out} is there already; name another file")
-    out.write_text(twin.text(), encoding="utf-8")
+    write_given(out, twin.text())
