@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from netdfl.core.errors import InputError, RunError
+from netdfl.core.errors import InputError
+from netdfl.core.forks import do_work, forked
 from netdfl.explore.acted import Acted, acted_of
 from netdfl.explore.cause import VERDICT, FailureCause, Predicate, cause_of, is_of_words, is_stall
 from netdfl.explore.execute import Executor
@@ -70,7 +68,6 @@ class TrialRunner:
 
 
 RunAll: TypeAlias = Callable[[Sequence[Trial]], Iterator[TrialResult]]
-_here: TrialRunner | None = None
 
 
 @contextmanager
@@ -82,28 +79,11 @@ def workers(trial_runner: TrialRunner, jobs: int) -> Iterator[RunAll]:
     if jobs == 1:
         yield lambda trials: map(trial_runner.run, trials)
         return
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), _begin, (trial_runner,))
 
     def run_all(trials: Sequence[Trial]) -> Iterator[TrialResult]:
-        try:
-            for done in as_completed([pool.submit(_run, trial) for trial in trials]):
-                yield done.result()
-        except BrokenProcessPool as error:
-            raise RunError("a process of the exploration died: out of memory?; what was found is kept") from error
+        for done in as_completed([pool.submit(do_work, trial) for trial in trials]):
+            yield done.result()
 
-    try:
+    died = "a process of the exploration died: out of memory?; what was found is kept"
+    with forked(trial_runner.run, jobs, died) as pool:
         yield run_all
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin(trial_runner: TrialRunner) -> None:
-    global _here
-    _here = trial_runner
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def _run(trial: Trial) -> TrialResult:
-    assert _here is not None
-    return _here.run(trial)

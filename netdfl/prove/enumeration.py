@@ -12,19 +12,16 @@ that an exchange of nodes turns into each other, one is run.
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, product
 from math import comb, prod
 from typing import NamedTuple, TypeAlias
 
-from netdfl.core.errors import InputError, RunError
+from netdfl.core.errors import InputError
+from netdfl.core.forks import do_work, forked
 from netdfl.prove.bound import FaultBound
 from netdfl.prove.orders import OrderFinder, beside, count_orders, may_follow
 from netdfl.prove.player import Play, Player
@@ -332,7 +329,6 @@ def _num(faults: Sequence[FaultPoint], kind: str) -> int:
 # processes
 
 PlayAll: TypeAlias = Callable[[Sequence[Prefix], bool], Iterator[PlayedPrefix]]
-_here: PrefixPlayer | None = None
 
 
 @contextmanager
@@ -341,27 +337,9 @@ def _processes(prefix_player: PrefixPlayer, jobs: int) -> Iterator[PlayAll]:
     if jobs == 1:
         yield lambda tasks, last: (prefix_player.play(each, last=last) for each in tasks)
         return
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), _begin, (prefix_player,))
 
-    def play_all(tasks: Sequence[Prefix], last: bool) -> Iterator[PlayedPrefix]:
-        try:
-            yield from pool.map(_play, tasks, [last] * len(tasks), chunksize=CHUNK)
-        except BrokenProcessPool as error:
-            raise RunError("a process of the proof died: out of memory?") from error
+    def play(prefix: Prefix, last: bool) -> PlayedPrefix:
+        return prefix_player.play(prefix, last=last)
 
-    try:
-        yield play_all
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin(prefix_player: PrefixPlayer) -> None:
-    global _here
-    _here = prefix_player
-    for each in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
-
-
-def _play(prefix: Prefix, last: bool) -> PlayedPrefix:
-    assert _here is not None
-    return _here.play(prefix, last=last)
+    with forked(play, jobs, "a process of the proof died: out of memory?") as pool:
+        yield lambda tasks, last: pool.map(do_work, tasks, [last] * len(tasks), chunksize=CHUNK)
