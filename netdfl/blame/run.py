@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -23,8 +22,8 @@ from netdfl.record.remarks import counts_the_living
 from netdfl.record.run import Run, open_run
 from netdfl.replaying.checking import replayable
 from netdfl.scenario.load import load
+from netdfl.scenario.loading.identity import hash_of_parts
 from netdfl.scenario.model.parts import Part
-from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.worlds.simulated.compute import COMPUTE_FILE
@@ -127,7 +126,7 @@ def open_blame(
     candidates = find_candidates(scenario, base.rows.messages, compute, clients, base.rows.waits, messages=messages)
     candidates = [each for each in candidates if each.kind not in but]
     variants = Counterfactuals(scenario, base.rows.messages)
-    player = CounterfactualPlayer(scenario, executor, variants, PlayJournal(folder), _parts(scenario))
+    player = CounterfactualPlayer(scenario, executor, variants, PlayJournal(folder), hash_of_parts(scenario))
     likely = by_likelihood(candidates, base.rows)[: limits.candidates]
     return RunBlame(run.path, Blame(chosen, outcome, candidates), player, likely, limits, play_s)
 
@@ -172,9 +171,3 @@ def _with_measured(scenario: Scenario, file: Path) -> Scenario:
         return scenario
     measured = compute.model_copy(update={"file": str(file)})
     return scenario.model_copy(update={"world": world.model_copy(update={"compute": measured})})
-
-
-def _parts(scenario: Scenario) -> str:
-    """Return a hash of the user's modules beside the scenario's file."""
-    files = [] if scenario.file is None else [path for path in files_beside(scenario.file) if path.is_file()]
-    return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -25,9 +24,9 @@ from netdfl.explore.journal import Journal
 from netdfl.explore.pool import RunAll, TrialResult, TrialRunner, workers
 from netdfl.explore.search import Search
 from netdfl.explore.trial import Trial
-from netdfl.scenario.loading.identity import hashes
+from netdfl.scenario.loading.identity import hash_of_parts, hashes
 from netdfl.scenario.model.explore import FaultKind
-from netdfl.scenario.model.plugins import ORIGIN, files_beside
+from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.worlds.catalog import entry_of
@@ -217,7 +216,7 @@ class Exploration:
         The first entry has this netdfl version's hash of the scenario, the others have the hashes of earlier versions.
         """
         rest = {
-            "parts": _parts(self.scenario),
+            "parts": hash_of_parts(self.scenario),
             "seed": self.seed,
             "guided": self.guided,
             "netdfl": version_of("netdfl"),
@@ -263,14 +262,6 @@ def check_explorable(scenario: Scenario) -> None:
         raise InputError("task.batching: auto can't be explored: its numbers depend on who trains together; use exact")
     if scenario.device.startswith("cuda"):
         raise InputError("task.device: cuda can't be explored: its processes share what is made once; use cpu")
-
-
-def _parts(scenario: Scenario) -> str:
-    """Return a hash of the files beside the scenario's file, from which its own parts and predicates may come."""
-    if scenario.file is None:
-        return ""
-    texts = [path.read_bytes() for path in files_beside(scenario.file) if path.is_file()]
-    return sha256(b"\0".join(texts)).hexdigest()
 
 
 def by_rate(explored: ExplorationResult) -> Sequence[Discovery]:

@@ -13,8 +13,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import OTHER_OUT, read_plain, version_of, write_whole, writing
 from netdfl.prove.enumeration import AnsweredPart
 from netdfl.prove.proof import ScenarioProof
-from netdfl.scenario.loading.identity import scenario_hash
-from netdfl.scenario.model.plugins import files_beside
+from netdfl.scenario.loading.identity import hash_of_parts, scenario_hash
 
 FILE = "progress.json"
 _PARTS = TypeAdapter(dict[str, AnsweredPart])
@@ -46,11 +45,9 @@ class ProofJournal:
 
 def _key(proof: ScenarioProof) -> str:
     """Return a hash of everything on which the schedules of a proof and their order depend."""
-    file = proof.scenario.file
-    texts = [] if file is None else [path.read_bytes() for path in files_beside(file) if path.is_file()]
     said = {
         "scenario": scenario_hash(proof.scenario),
-        "parts": sha256(b"\0".join(texts)).hexdigest(),
+        "parts": hash_of_parts(proof.scenario),
         "bound": str(proof.bound),
         "properties": [each.name for each in proof.properties],
         "without": list(proof.without),

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from netdfl.links.spec import NODE_KEYS, SLOTS
 from netdfl.scenario.model.fields import Choice, Function
 from netdfl.scenario.model.links import link_choices
+from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.signatures import record_model
 
@@ -84,6 +85,17 @@ def _without_fifo(entry: Plain) -> Plain:
 def is_of(scenario: Scenario, known: str) -> bool:
     """Return whether `known`, a hash or the beginning of one, is a hash of this scenario."""
     return bool(known) and any(each.startswith(known) for each in hashes(scenario))
+
+
+def hash_of_parts(scenario: Scenario) -> str:
+    """Return a hash of the files beside the scenario's file, from which a user's own parts and predicates may come.
+
+    An empty text if the scenario has no file.
+    """
+    if scenario.file is None:
+        return ""
+    texts = [path.read_bytes() for path in files_beside(scenario.file) if path.is_file()]
+    return sha256(b"\0".join(texts)).hexdigest()
 
 
 def _changes(scenario: Scenario) -> list[str]:
