@@ -17,8 +17,8 @@ from netdfl.study.cells import CellResult
 from netdfl.study.curves import MOST_BANDS, STROKES, Stroke, by_line, looks_of, note_of, of_fleet, sent
 from netdfl.study.labels import key_words
 from netdfl.study.plan import Values
-from netdfl.study.plots import columns, legend_below, name_y, noted, open_frame, save
-from netdfl.study.rivals import level_of, rival_key, rival_of
+from netdfl.study.plots import columns, legend_below, name_of, name_y, noted, open_frame, save
+from netdfl.study.rivals import level_of, rival_key
 from netdfl.study.summary import LEAST, Estimate, estimate, estimate_log, within
 from netdfl.study.untimed import time_note
 
@@ -161,7 +161,9 @@ def _methods(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, str]:
     """Return what is compared in each line, its case or its value of the compared key, by the line's name."""
     places = {name: (cells[0].cell.case, cells[0].cell.values) for name, cells in lines.items()}
     key = rival_key(places.values())
-    return {name: rival_of(place, key) for name, place in places.items()}
+    if not key:
+        return {name: case for name, (case, _) in places.items()}
+    return {name: name_of("", tuple(pair for pair in values if pair[0] == key)) for name, (_, values) in places.items()}
 
 
 def _title(level: Values, paths: Sequence[str]) -> str:

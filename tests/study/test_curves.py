@@ -251,6 +251,19 @@ def test_each_level_has_a_row_of_curves_with_bands_where_all_together_are_too_ma
     assert "under" not in figure.legends[0].get_title().get_text()
 
 
+def test_a_legend_says_of_which_key_a_number_is_a_value(tmp_path: Path, drawn: list[Axes]) -> None:
+    runs = [
+        fleet_run(tmp_path / f"{beta}{lr}", Cell("", (("algorithm.beta", beta), ("algorithm.lr", lr)), 0, ()), [2, 1])
+        for beta in ("0.1", "0.9")
+        for lr in ("0.01", "0.1")
+    ]
+    draw_learning(runs, "error", tmp_path)
+    (figure,) = {axes.get_figure() for axes in drawn}
+    assert isinstance(figure, Figure)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["learning rate 0.01", "learning rate 0.1"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["beta=0.1", "beta=0.9"]
+
+
 def test_a_curve_under_another_is_named_with_the_level(tmp_path: Path, drawn: list[Axes]) -> None:
     def run(method: str, loss: str, *errors: float) -> CellResult:
         cell = Cell("", (("algorithm.name", method), ("links.default.loss", loss)), 0, ())
