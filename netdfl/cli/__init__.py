@@ -36,6 +36,10 @@ def _guarded(app: Callable[[], object]) -> None:
         code = _failed(str(exc), 4)
     except KeyboardInterrupt:
         code = _failed("interrupted", 130)
+    except SystemExit as exc:
+        if (told := theirs(exc)) is None:
+            raise
+        code = _failed(f"{told}; let it return or raise an error", 2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

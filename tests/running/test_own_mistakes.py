@@ -126,6 +126,44 @@ def test_a_mistake_that_nothing_tries_ends_a_command_in_a_sentence(
     assert f"({tmp_path / 'own.py'}:{line})" in said
 
 
+NO_CLASSES = """
+import torch
+
+
+def data(root, /):
+    return torch.rand(40, 4), torch.full((40,), -3)
+
+
+def leaves(root, /):
+    raise SystemExit(0)
+
+
+def net(shape, num_classes, /):
+    return torch.nn.Linear(4, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("dataset", "said"),
+    [
+        ("data", "--set task.dataset=own:data: the dataset has a target below 0: number the classes from 0 on"),
+        ("leaves", "your own code raised SystemExit: 0 (own.py:10); let it return or raise an error"),
+    ],
+)
+def test_what_no_model_can_learn_and_a_part_that_exits_are_told(
+    dataset: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(NO_CLASSES)
+    text = {"schema": "netdfl/1", "name": "mistaken", "nodes": 2, "rounds": 1, "world": "simulated", "topology": "ring"}
+    (tmp_path / "s.yaml").write_text(json.dumps(text | {"algorithm": "dfedavg", "task": {"model": "own:net"}}))
+    monkeypatch.setattr("sys.argv", ["netdfl", "validate", "s.yaml", "--set", f"task.dataset=own:{dataset}"])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.replace(f"{tmp_path}/", "").splitlines()[-1] == said
+
+
 def test_a_program_that_calls_netdfl_is_not_blamed_for_what_breaks_in_it() -> None:
     with pytest.raises(AttributeError) as caught:
         whose.own_place(7)  # type: ignore[arg-type]

@@ -89,7 +89,10 @@ def _with_data(scenario: Scenario, task: Training) -> Iterator[CheckFinding]:
         if any(part.own in ("dataset", "task") for _, part in own_parts(task)):
             yield CheckFinding(place, f"the {'dataset' if isinstance(task, Train) else 'task'} {exc}")
         return
-    yield from _tried(scenario, _DATA_TRIALS, (scenario, data))
+    try:
+        yield from _tried(scenario, _DATA_TRIALS, (scenario, data))
+    except DatasetError as exc:  # a model is made for them, and they are none to learn from
+        yield CheckFinding(place, str(exc))
     yield from data_are_pictures(scenario, shape_of(data.first()[0]))
 
 
