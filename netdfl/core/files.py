@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
@@ -21,6 +22,7 @@ from netdfl.core.errors import InputError, NetdflError
 PRIVATE = 0o700
 """The file mode of a run's directory: only its owner may read models and logs."""
 MOST_BYTES = 1 << 28
+_READ_BYTES = 1 << 16
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 """A lone surrogate, which no text in UTF-8 can hold. Python makes it of a file's name, or of `"\\ud83d"` in YAML."""
 OTHER_OUT = "; name another with --out DIR"
@@ -104,6 +106,32 @@ def open_append(path: Path) -> int:
     """Open a plain file for reading and appending, creating it if needed. Raises OSError for a link."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(path, flags, 0o644)
+
+
+def open_whole(path: Path) -> int:
+    """Open a file of lines as `open_append` does; remove an incomplete last line that a killed process may have left.
+
+    Raises OSError.
+    """
+    fd = open_append(path)
+    end = os.fstat(fd).st_size
+    while end > 0:
+        start = max(0, end - _READ_BYTES)
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end != os.fstat(fd).st_size:
+        os.ftruncate(fd, end)
+    return fd
+
+
+def empty_folder(folder: Path, kept: Collection[str] = ()) -> None:
+    """Remove everything in `folder` but what is named in `kept`; links are removed, not followed. Raises OSError."""
+    for each in folder.iterdir():
+        if each.name not in kept:
+            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
 
 def read_plain(path: Path, most: int = MOST_BYTES) -> str:

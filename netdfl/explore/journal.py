@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import OTHER_OUT, open_append, read_plain, write_whole, writing
+from netdfl.core.files import OTHER_OUT, open_whole, read_plain, write_whole, writing
 from netdfl.explore.pool import TrialResult
 from netdfl.explore.trial import Trial
 
@@ -36,7 +36,7 @@ class Journal:
         with writing(folder, more=OTHER_OUT):
             folder.mkdir(parents=True, exist_ok=True)
             self._check(settings, earlier)
-            self._fd = open_append(folder / RUNS)
+            self._fd = open_whole(folder / RUNS)
 
     def _check(self, settings: dict[str, object], earlier: Sequence[dict[str, object]]) -> None:
         file = self.folder / SETTINGS
@@ -68,12 +68,8 @@ class Journal:
             os.write(self._fd, (json.dumps(line, separators=(",", ":")) + "\n").encode())
 
     def read(self) -> Iterator[tuple[Trial, TrialResult]]:
-        """Yield the stored trials and results, but no incomplete last line. Raises InputError for a damaged line."""
-        text = read_plain(self.folder / RUNS)
-        whole = text[: text.rfind("\n") + 1]
-        if len(whole) != len(text):
-            os.ftruncate(self._fd, len(whole.encode()))
-        for place, line in enumerate(whole.splitlines(), start=1):
+        """Yield the stored trials and results. Raises InputError for a damaged line."""
+        for place, line in enumerate(read_plain(self.folder / RUNS).splitlines(), start=1):
             try:
                 yield _TRIAL.validate_json(line), _RAN.validate_json(line)
             except ValidationError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import PRIVATE, check_name, open_append, write_whole, writing
+from netdfl.core.files import PRIVATE, check_name, empty_folder, open_append, write_whole, writing
 from netdfl.record.plain_json import dump_json
 from netdfl.record.store import STORE
 
@@ -72,7 +71,7 @@ class RunDirectory:
 
     def abandon(self) -> None:
         """Remove all files of a run that was refused, and point `latest` at the previous run again."""
-        _empty(self.path)
+        empty_folder(self.path)
         link = self.path.parent / "latest"
         if link.is_symlink() and link.resolve() == self.path:
             self.path.rmdir()
@@ -110,12 +109,7 @@ def _remove_run(path: Path) -> None:
     if path.is_symlink() or not all((path / name).exists() for name in (LOCK, "scenario.yaml")):
         return
     with hold(path):
-        _empty(path)
-
-
-def _empty(path: Path) -> None:
-    for each in path.iterdir():
-        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        empty_folder(path)
 
 
 def _make_new(parent: Path, name: str) -> Path:

@@ -35,7 +35,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from netdfl.core.errors import RunError
 from netdfl.core.fates import Fate
-from netdfl.core.files import open_append
+from netdfl.core.files import open_whole
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import NodeId, Payload, Scalar
 from netdfl.record.base import WaitRecord
@@ -45,7 +45,6 @@ from netdfl.record.sampling import EVERYTHING, LinkKey, RoundKey, Sampling, Tota
 STORE = "store"
 FLUSH_ROWS = 512
 """Number of rows that are appended together: some 64 KB."""
-READ_BYTES = 1 << 16
 
 _quote = lru_cache(maxsize=1024)(json.dumps)
 
@@ -84,7 +83,7 @@ class RowTable(Generic[Row]):
         self._rows, self._num = [], 0
         try:
             if self._fd is None:
-                self._fd = _open_whole(self._path)
+                self._fd = open_whole(self._path)
             written = os.write(self._fd, data)
             while written < len(data):
                 written = self._write_rest(data, written)
@@ -114,22 +113,6 @@ class RowTable(Generic[Row]):
             if self._fd is not None:
                 os.close(self._fd)
                 self._fd = None
-
-
-def _open_whole(path: Path) -> int:
-    """Open `path` for appending, and remove an incomplete last row that a killed process may have left."""
-    fd = open_append(path)
-    end = os.fstat(fd).st_size
-    while end > 0:
-        start = max(0, end - READ_BYTES)
-        newline = os.pread(fd, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            end = start + newline + 1
-            break
-        end = start
-    if end != os.fstat(fd).st_size:
-        os.ftruncate(fd, end)
-    return fd
 
 
 class _SecondsText(dict[int | None, str]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError, NetdflError, expect
+from netdfl.core.files import empty_folder
 from netdfl.core.interrupts import WRITING
 from netdfl.core.no_memory import is_of_memory
 from netdfl.core.process import few_collections
@@ -184,9 +184,7 @@ def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Di
         raise InputError(f"{found.path} is a run of world {scenario.world.kind}; only runs of {can} can be resumed")
     if not entry_of(scenario).repeatable:
         return _resume_nodes(found, scenario, directory, view)
-    for each in found.path.iterdir():
-        if each.name not in KEPT:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    empty_folder(found.path, KEPT)
     return _run_in(scenario, directory, view)
 
 

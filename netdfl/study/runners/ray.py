@@ -28,7 +28,7 @@ from typing_extensions import override
 from xxhash import xxh3_128_hexdigest
 
 from netdfl.core.errors import InputError, NetdflError, RunError
-from netdfl.core.files import write_whole, writing
+from netdfl.core.files import empty_folder, write_whole, writing
 from netdfl.core.installing import pip_install
 from netdfl.core.process import die_with_parent
 from netdfl.host.plan import NAMED, SCENARIO, named_files, pack
@@ -252,9 +252,7 @@ def _begin(sent: _RunTask) -> str:
             sent.held.enter_context(hold(path))
         except InputError as error:
             return str(error)
-        for each in path.iterdir():
-            if each.name != LOCK:
-                shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        empty_folder(path, [LOCK])
         sent.archive = sent.held.enter_context(tempfile.TemporaryFile(dir=path.parent))
     return ""
 

@@ -20,7 +20,7 @@ def test_a_full_disk_is_named_and_the_rows_are_kept_for_a_later_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store/metrics-fleet.jsonl"
-    monkeypatch.setattr("netdfl.record.store._open_whole", lambda path: os.open("/dev/full", os.O_WRONLY))
+    monkeypatch.setattr("netdfl.record.store.open_whole", lambda path: os.open("/dev/full", os.O_WRONLY))
     writer = StoreWriter(tmp_path, "fleet")
     writer.metrics(0, None, 0, {"test_loss": 1.0})
     with pytest.raises(RunError, match=r"metrics-fleet\.jsonl: No space left"):
