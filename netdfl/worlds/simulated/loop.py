@@ -69,18 +69,17 @@ class NoSource:
 class NamedTimer:
     """A timer of a virtual loop, which is cheap to create: a node sets several in a round, and cancels most."""
 
-    __slots__ = ("_callback", "_cancelled", "_loop", "_scheduled", "name")
+    __slots__ = ("_callback", "_cancelled", "_loop", "name")
 
     def __init__(self, loop: VirtualLoop, name: TimerName, callback: Callable[[], None]) -> None:
         self._loop, self.name, self._callback = loop, name, callback
-        self._cancelled, self._scheduled = False, True
+        self._cancelled = False
 
     def cancel(self) -> None:
         """Cancel the callback; without effect once it was called."""
         if not self._cancelled:
             self._cancelled, self._callback = True, _nothing
-            if self._scheduled:
-                self._loop._timer_handle_cancelled(self)
+            self._loop._timer_handle_cancelled(self)
 
     @property
     def acts(self) -> bool:
@@ -116,7 +115,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._seed = seed
         self._times: list[When] = []
         self._timers: dict[When, list[Any]] = {}  # of `AnyTimer`s; Any, as the loop reads their private attributes
-        self._num_timers = self._cancelled = 0
+        self._cancelled, self._most_cancelled = 0, _FEWEST_CANCELLED
         self._refused: VirtualTimeError | None = None
 
     def time(self) -> float:
@@ -153,7 +152,6 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def _add_anonymous(self, at_ns: int, callback: Any, args: tuple[Any, ...], context: Any) -> events.TimerHandle:
         handle = events.TimerHandle(max(at_ns, self.now_ns) / NS_PER_S, callback, args, self, context)
-        handle._scheduled = True  # type: ignore[attr-defined]
         self._add(at_ns, ANONYMOUS, handle)
         return handle
 
@@ -165,17 +163,19 @@ class VirtualLoop(base_events.BaseEventLoop):
             heappush(self._times, when)
         else:
             same.append(timer)
-        self._num_timers += 1
 
     def _timer_handle_cancelled(self, handle: AnyTimer) -> None:
-        """Discard canceled timers once they are more than half of all. asyncio defines the name of this hook."""
+        """Discard canceled timers after many cancellations: as many as timers were left the last time, 1,000 at least.
+
+        asyncio defines the name of this hook, and cancels timers that have fired too.
+        """
         self._cancelled += 1
-        if self._cancelled > _FEWEST_CANCELLED and 2 * self._cancelled > self._num_timers:
+        if self._cancelled > self._most_cancelled:
             left = {when: [timer for timer in timers if not timer._cancelled] for when, timers in self._timers.items()}
             self._timers = {when: timers for when, timers in left.items() if timers}
             self._times = list(self._timers)
             heapify(self._times)
-            self._num_timers, self._cancelled = self._num_timers - self._cancelled, 0
+            self._cancelled, self._most_cancelled = 0, max(_FEWEST_CANCELLED, sum(map(len, self._timers.values())))
 
     def _run_once(self) -> None:
         """Run the ready callbacks; if there are none, jump in time until there are."""
@@ -217,7 +217,6 @@ class VirtualLoop(base_events.BaseEventLoop):
             timers = self._timers[self._times[0]]
             while timers and timers[-1]._cancelled:
                 timers.pop()
-                self._num_timers, self._cancelled = self._num_timers - 1, self._cancelled - 1
             if timers:
                 return self._times[0]
             del self._timers[heappop(self._times)]
@@ -245,18 +244,12 @@ class VirtualLoop(base_events.BaseEventLoop):
         found = next((t for t in timers if not t._cancelled and " ".join(map(str, t.name)) == name), None)
         if found is not None:
             timers.remove(found)
-            self._num_timers -= 1
-            found._scheduled = False
             found._run()
 
     def _take(self, first: When) -> list[AnyTimer]:
         """Remove and return the timers of `first`, the first instant and rank (scripted, named, other), in order."""
         live = self._live(first)
-        heappop(self._times)
-        number = len(self._timers.pop(first))
-        self._num_timers, self._cancelled = self._num_timers - number, self._cancelled - number + len(live)
-        for timer in live:
-            timer._scheduled = False
+        del self._timers[heappop(self._times)]
         return live
 
     def _live(self, when: When) -> list[Any]:
