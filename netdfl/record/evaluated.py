@@ -23,18 +23,20 @@ Series: TypeAlias = Mapping[str, Sequence[EvaluatedValue]]
 
 def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
     """Return every evaluation of every fleet metric, by name, in the order of rounds."""
+    return _by_name(run, _OWN) | _by_name(run, _OF_FLEET)
+
+
+def _by_name(run: Run, sql: str) -> dict[str, list[EvaluatedValue]]:
     found: dict[str, list[EvaluatedValue]] = {}
-    for name, *row in run.rows("SELECT name, round, at_s, value FROM metrics WHERE node IS NULL ORDER BY round, at_s"):
+    for name, *row in run.rows(sql):
         found.setdefault(name, []).append(EvaluatedValue(*row))
-    own: dict[str, list[EvaluatedValue]] = {}
-    for name, *row in run.rows(_OWN):
-        own.setdefault(f"mean_{name}", []).append(EvaluatedValue(*row))
-    return own | found
+    return found
 
 
+_OF_FLEET = "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL ORDER BY round, at_s"
 _OWN = (
-    "SELECT name, round, max(at_s), avg(value) FROM metrics WHERE node IS NOT NULL AND name LIKE 'personal_%' "
-    "GROUP BY name, round ORDER BY name, round"
+    "SELECT 'mean_' || name, round, max(at_s), avg(value) FROM metrics WHERE node IS NOT NULL "
+    "AND name LIKE 'personal_%' GROUP BY name, round ORDER BY name, round"
 )
 """A query for the means of `personal_` metrics over nodes, which each node measures on its own examples."""
 
