@@ -163,6 +163,13 @@ def read_end(path: Path, most: int) -> bytes:
         return file.read(most)
 
 
+def read_from(path: Path, start: int, most: int) -> bytes:
+    """Return up to `most` bytes of a plain file of any size from byte `start` on. Raises as `read_plain` does."""
+    with _plain(path) as (file, _):
+        file.seek(start)
+        return file.read(most)
+
+
 @contextmanager
 def _plain(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     """Yield a plain file, open for reading, and its size. Raises as `read_plain` does."""

@@ -24,7 +24,7 @@ from netdfl.explore.trial import Trial
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_yaml
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.runners.base import CellOrder, RunNeeds, Runner, StudyOrder, path_beside
+from netdfl.study.runners.base import CellOrder, RunNeeds, Runner, StudyOrder, last_printed
 
 PART = 8
 """Number of trials that one task on a cluster makes: a quarter of a batch of the search."""
@@ -96,9 +96,7 @@ def _run(engine: TrialEngine, orders: Sequence[CellOrder]) -> Iterator[TrialResu
 def _results(path: Path, code: int | None) -> Sequence[TrialResult]:
     if code == 0:
         return _RESULTS.validate_json((path / RESULTS).read_bytes())
-    log = path_beside(path, "log")
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
-    why = lines[-1] if lines else "its task never told its end"
+    why = last_printed(path) or "its task never told its end"
     raise RunError(f"trials {path.name} and those behind it were not made: {why}; what was found is kept")
 
 

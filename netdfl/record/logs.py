@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from netdfl.core.errors import InputError
-from netdfl.core.files import read_end
+from netdfl.core.files import read_end, read_from
 
 _NAME = re.compile(r"(?P<first>\d{3,})(?:-(?P<second>\d{3,}))?(?:-(?P<life>\d{1,2}))?\.log")
 PIECE = 1 << 20
@@ -80,15 +78,12 @@ class NodeLogs:
 
     def _added(self, path: Path) -> bytes:
         """Return the bytes added to a plain file; none for a symbolic link, a device, or a file that is gone."""
+        start = self._read.get(path, 0)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
+            added = read_from(path, start, PIECE)
+        except (FileNotFoundError, InputError):
             return b""
-        try:
-            added = os.pread(fd, PIECE, self._read.get(path, 0)) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-        finally:
-            os.close(fd)
-        self._read[path] = self._read.get(path, 0) + len(added)
+        self._read[path] = start + len(added)
         return added
 
 

@@ -24,7 +24,17 @@ from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.keeping import FINISHED, Manner, kept
 from netdfl.study.plan import Cell
-from netdfl.study.runners.base import BROKE, UNUSABLE, USUAL, CellOrder, RunNeeds, Runner, StudyOrder, path_beside
+from netdfl.study.runners.base import (
+    BROKE,
+    UNUSABLE,
+    USUAL,
+    CellOrder,
+    RunNeeds,
+    Runner,
+    StudyOrder,
+    last_printed,
+    path_beside,
+)
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.untimed import untimed_work
 
@@ -142,7 +152,7 @@ def ended(cell: Cell, path: Path) -> CellResult | None:
         code = int(path_beside(path, "exit").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return finished(cell, path) or CellResult(cell, path, code, None, _log(path))
+    return finished(cell, path) or CellResult(cell, path, code, None, last_printed(path))
 
 
 def run_all(
@@ -193,7 +203,7 @@ def run_all(
             if code is None:
                 continue
             for job in alike:
-                ran = finished(job.cell, job.path) or _failed(job, code, _log(job.path))
+                ran = finished(job.cell, job.path) or _failed(job, code, last_printed(job.path))
                 done(replace(ran, notices=job.notices, untimed=job.untimed))
     except BaseException:
         runner.stop()
@@ -223,14 +233,6 @@ def _check_places(runner: Runner, waiting: Sequence[CellJob]) -> None:
             f"--on {spanning[0]} lets each fleet span machines, and --runner lets each run have one: "
             "leave one of them out"
         )
-
-
-def _log(path: Path) -> str:
-    try:
-        lines = path_beside(path, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1] if lines else ""
 
 
 INTERRUPTED = 130

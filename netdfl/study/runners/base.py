@@ -24,6 +24,15 @@ def path_beside(run: Path, kind: str) -> Path:
     return run.with_name(f"{run.name}.{kind}")
 
 
+def last_printed(run: Path) -> str:
+    """Return the last line that the task for the directory `run` printed; empty if there is none to read."""
+    try:
+        lines = path_beside(run, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
 @dataclass(frozen=True)
 class RunNeeds:
     """The resources that an engine (Ray or Slurm) reserves for each run.
