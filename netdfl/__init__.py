@@ -44,3 +44,8 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names too before their first use, for completion by Tab and for `help`."""
+    return sorted({*globals(), *__all__})

@@ -158,3 +158,8 @@ def __getattr__(name: str) -> object:
     if name not in _WITH_TORCH:
         raise AttributeError(f"module 'netdfl.extend' has no attribute {name!r}")
     return getattr(import_module(_WITH_TORCH[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the names that need torch too before their first use, for completion by Tab and for `help`."""
+    return sorted({*globals(), *__all__})

@@ -60,3 +60,12 @@ def test_a_run_that_looks_for_stalls_where_nobody_is_stuck_imports_no_more(tmp_p
     file = tmp_path / "slow.yaml"
     file.write_text(to_yaml(load(SMALL | slow | {"rounds": 12})))
     assert imported("run", file, "--no-page", "--out", tmp_path / "run") == (0, NEEDED["run"])
+
+
+@pytest.mark.parametrize("module", ["netdfl", "netdfl.extend"])
+def test_dir_has_the_public_names_before_their_first_use_and_imports_nothing_for_it(module: str) -> None:
+    """By `dir`, a prompt completes names, and `help` says what there is."""
+    missing = "sorted(set(sys.modules[name].__all__) - set(dir(sys.modules[name])))"
+    code = f"import sys, {module}; name = {module!r}; print({missing}, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] False\n"
