@@ -90,10 +90,11 @@ def own_place_here() -> str:
 
 
 def defined_at(thing: object) -> str:
-    """Return `file:line` of a function or class; empty if unknown."""
+    """Return `file:line` of a function or class; empty if unknown, or in netdfl, where nobody has to mend it."""
     try:
         plain = inspect.unwrap(thing)  # type: ignore[arg-type]
-        return f"{inspect.getsourcefile(plain)}:{inspect.getsourcelines(plain)[1]}"
+        file = inspect.getsourcefile(plain)
+        return "" if _owner(str(file)) == "netdfl" else f"{file}:{inspect.getsourcelines(plain)[1]}"
     except (TypeError, OSError, ValueError):
         return ""
 
