@@ -76,7 +76,7 @@ def _places(scenario: Scenario) -> list[list[float] | None] | None:
     from netdfl.scenario.measured.graph_file import places_in
     from netdfl.topology.files import read_graph
 
-    found = places_in(read_graph(file))
+    found = places_in(read_graph(file, {"gml": "GML"}.get(scenario.topology.kind, "GraphML")))
     return [[*found[node]] if node in found else None for node in range(scenario.num_nodes)] if found else None
 
 

@@ -20,7 +20,7 @@ else:
     nx = lazy_module("networkx")
 
 ENDINGS = (".graphml", ".xml", ".gml", ".json")
-_KINDS = {".gml": "GML", ".json": "JSON"}
+_KINDS = {".graphml": "GraphML", ".xml": "GraphML", ".gml": "GML", ".json": "JSON"}
 _LOOPS = "self-loops left out"
 _NAMES = "names of nodes in the file"
 _INDEX = ("", "index", "idx", "unnamed0", "level0", "row", "rowid")
@@ -97,15 +97,16 @@ def _numbered_ends(plain: Sequence[str]) -> Iterator[Ends]:
                 yield Ends(place, plain.index(f"{stem}{other}"), alike=True)
 
 
-def read_graph(file: str) -> Any:
+def read_graph(file: str, otherwise: str = "GraphML") -> Any:
     """Read a file as a networkx graph with nodes 0 to n - 1, renumbered if they have other names.
 
+    The ending of its name says in which format it is; a name with no ending of these is taken to be in `otherwise`.
     Links of a node with itself, which some formats demand, are left out; `self_loops` counts them.
 
     Raises:
         ValueError: The file can't be read, or holds no graph; with a remedy.
     """
-    kind = _KINDS.get(ending_of(file), "GraphML")
+    kind = _KINDS.get(ending_of(file), otherwise)
     try:
         drawn = _drawn(file, kind)
     except OSError as exc:

@@ -137,16 +137,16 @@ def edge_list(
 
 def graphml(num_nodes: int, streams: Streams, /, *, file: str) -> Topology:
     """Take the graph from GraphML or SNDlib's XML; nodes not named 0 to n - 1 are numbered in the file's order."""
-    return _from_file(num_nodes, file)
+    return _from_file(num_nodes, file, "GraphML")
 
 
 def gml(num_nodes: int, streams: Streams, /, *, file: str) -> Topology:
     """Take the graph from a GML file; nodes not named 0 to n - 1 are numbered in the file's order."""
-    return _from_file(num_nodes, file)
+    return _from_file(num_nodes, file, "GML")
 
 
-def _from_file(num_nodes: int, file: str) -> Topology:
-    drawn = read_graph(file)
+def _from_file(num_nodes: int, file: str, kind: str) -> Topology:
+    drawn = read_graph(file, kind)
     if drawn.number_of_nodes() != num_nodes:
         raise ValueError(f"{file} has {drawn.number_of_nodes()} nodes, expected the scenario's {num_nodes}")
     return static(Graph.from_networkx(drawn), loops_words(file, self_loops(drawn)))

@@ -135,6 +135,7 @@ MISTAKES = [
     ("algorithm: fedavg", 8, "use topology: star"),
     ("topology: star", 8, "star is the graph of a server"),
     ("topology: {kind: random_sym, neighbors: 4}", 8, "each of 4 nodes has 3 others; lower it"),
+    ("topology: {kind: gml, file: .}", 8, "file '.' is a folder; name a file"),
 ]
 
 

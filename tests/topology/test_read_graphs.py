@@ -8,7 +8,9 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from netdfl.core.rng import Streams
 from netdfl.topology.files import names_in, read_graph, self_loops
+from netdfl.topology.static import gml, graphml
 
 
 def written(path: Path, kind: str, graph: nx.Graph) -> str:
@@ -59,3 +61,14 @@ def test_what_is_no_graph_is_named(name: str, text: str, said: str, tmp_path: Pa
         read_graph(str(tmp_path / name))
     with pytest.raises(ValueError, match="can't read"):
         read_graph(str(tmp_path / f"other-{name}"))
+
+
+@pytest.mark.parametrize("kind", ["graphml", "gml"])
+def test_a_name_without_an_ending_is_read_as_the_topology_says(kind: str, tmp_path: Path) -> None:
+    file = Path(written(tmp_path, kind, nx.Graph([(0, 1), (1, 2)]))).rename(tmp_path / "net.txt")
+    read = {"graphml": graphml, "gml": gml}[kind]
+    topology = read(3, Streams(0), file=str(file))
+    assert topology.graph(0).edges == ((0, 1), (1, 0), (1, 2), (2, 1))
+    file.write_text("no graph")
+    with pytest.raises(ValueError, match=rf"net\.txt is not {'GML' if kind == 'gml' else 'GraphML'}"):
+        read(3, Streams(0), file=str(file))

@@ -157,6 +157,8 @@ def _existing(what: str, is_there: Callable[[Path], bool]) -> AfterValidator:
     def check(value: str, info: ValidationInfo) -> str:
         folders = origins((info.context or {}).get("directory", "."))
         found = next((folder / value for folder in folders if is_there(folder / value)), None)
+        if found is None and any((folder / value).exists() for folder in folders):
+            raise ValueError(f"{what} {value!r} is {'a folder' if what == 'file' else 'no folder'}; name a {what}")
         if found is None:
             lies = "relative paths are relative to the file that they stand in"
             raise ValueError(f"{what} {value!r} not found in {folders[-1]}; {lies}")
