@@ -65,16 +65,9 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
 
     Raises InputError if the name of `store` is not UTF-8.
     """
-    import duckdb
-
     check_name(store.absolute())
-
-    database = duckdb.connect()
-    database.execute(f"SET memory_limit = '{most_memory(store) >> 10}KiB'")
-    database.execute(f"SET allowed_directories = [{quoted(str(store))}, {quoted(literal_path(store))}]")
-    if writes is not None:
-        database.execute(f"SET allowed_paths = [{quoted(str(writes))}]")
-    return _locked(database)
+    memory = f"{most_memory(store) >> 10}KiB"
+    return _restricted(memory, [str(store), literal_path(store)], [] if writes is None else [str(writes)])
 
 
 def most_memory(store: Path) -> int:
@@ -87,16 +80,17 @@ def most_memory(store: Path) -> int:
 
 def closed_database(files: Sequence[Path], memory: str) -> DuckDBPyConnection:
     """Open an empty database that may open `files` and nothing else, and takes at most `memory`, like `1GiB`."""
+    return _restricted(memory, [], [str(file) for file in files])
+
+
+def _restricted(memory: str, folders: Sequence[str], files: Sequence[str]) -> DuckDBPyConnection:
+    """Open an empty database that may, for good, open nothing but what is in `folders`, and `files`."""
     import duckdb
 
     database = duckdb.connect()
     database.execute(f"SET memory_limit = {quoted(memory)}")
-    database.execute(f"SET allowed_paths = [{', '.join(quoted(str(file)) for file in files)}]")
-    return _locked(database)
-
-
-def _locked(database: DuckDBPyConnection) -> DuckDBPyConnection:
-    """Take from a database, for good, all access that it was not given so far; return it."""
+    database.execute(f"SET allowed_directories = [{', '.join(map(quoted, folders))}]")
+    database.execute(f"SET allowed_paths = [{', '.join(map(quoted, files))}]")
     database.execute(f"SET threads = {min(cores(), MOST_THREADS)}")
     database.execute("SET temp_directory = ''")  # it spills to no disk
     for option in _LOCKED:
