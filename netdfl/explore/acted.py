@@ -58,8 +58,7 @@ def kind_of(event: Event) -> str:
         return lost if "restart_after" in event else "crash"
     if is_priority(event):
         return SCHEDULE
-    key = next(key for key in _NAMES if key in event)
-    return _NAMES[key]
+    return next(kind for key, kind in _NAMES.items() if key in event)
 
 
 def _acts(run: ExploredRun, event: Event) -> bool:

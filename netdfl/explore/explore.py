@@ -180,9 +180,9 @@ class Exploration:
 
     def _search(self, search: Search, explored: ExplorationResult, budget: Budget, run_all: RunAll, show: Show) -> None:
         ends_s = None if budget.seconds is None else time.monotonic() + budget.seconds
-        for first in range(0, budget.runs if budget.runs is not None else 1 << 62, BATCH):
-            last = first + BATCH if budget.runs is None else min(first + BATCH, budget.runs)
-            trials = [search.draw(number) for number in range(first, last)]
+        most = 1 << 62 if budget.runs is None else budget.runs
+        for first in range(0, most, BATCH):
+            trials = [search.draw(number) for number in range(first, min(first + BATCH, most))]
             for trial, ran in zip(trials, _in_order(run_all(trials), first), strict=True):
                 explored.take(trial, ran)
                 search.learn(trial, ran.features)

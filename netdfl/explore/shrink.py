@@ -142,18 +142,16 @@ class Shrinker:
 
     def _written_out(self, plain: Plain) -> Plain:
         """Return the scenario with a drop event for each lost message, without random link rules, if it fails too."""
-        if "luck" in plain["world"]:
-            own = deepcopy(plain)
-            del own["world"]["luck"]
-            plain = own if self._shows(own) else plain
+        own = edits.without_key(plain, ("world", "luck"))
+        if own is not None and self._shows(own):
+            plain = own
         messages = self._run.rows.messages
-        lost = [m for m in messages if m.fate in _BY_LUCK]
         sure = deepcopy(plain)
         sure["world"].pop("luck", None)
         for rules in sure.get("links", {}).values():
-            for key in [key for key in rules if key in _RANDOM]:
-                del rules[key]
-        named = [name_message(message, messages, "drop") for message in lost]
+            for key in _RANDOM:
+                rules.pop(key, None)
+        named = [name_message(m, messages, "drop") for m in messages if m.fate in _BY_LUCK]
         sure = edits.with_events(sure, [*sure.get("events", []), *named])
         return sure if self._shows(sure) else plain
 
