@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from netdfl.core.fates import Fate
-from netdfl.core.outcome import Outcome
 from netdfl.core.types import NodeId
 from netdfl.record.forms import OPEN
 
@@ -28,12 +27,6 @@ EVERY = r"every [1-9]\d{0,8}(st|nd|rd|th)"
 WORDS = rf"^({ALL}|{PER_LINK}|{EVERY})$"
 _MASK = (1 << 64) - 1
 _DELIVERED = Fate.DELIVERED.text
-LinkKey: TypeAlias = tuple[NodeId, NodeId, Fate]
-"""The messages on one link that ended alike, such as all lost ones: (src, dst, fate)."""
-RoundKey: TypeAlias = tuple[str, int, int, Fate]
-"""The messages of one kind and round that ended alike: (kind, number of the sender's restarts, round, fate)."""
-MOST_TOTALS = 50_000
-"""The most totals by link that are held in memory; with this many they are written, whether they have grown or not."""
 GROWN = 8
 """Totals are written to the file once each sums up this many messages, on average."""
 
@@ -104,50 +97,3 @@ def ordinal(number: int) -> str:
     """Return a number as an ordinal: `1st`, `2nd`, `11th`."""
     last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{last}"
-
-
-class Totals:
-    """Totals of messages and bytes, by link and by round, written to files several times a run.
-
-    Readers add up what was written. Totals of a round also hold the time of its last message.
-    """
-
-    def __init__(self) -> None:
-        """Start with no totals."""
-        self.links: dict[LinkKey, list[int]] = {}
-        self.rounds: dict[RoundKey, list[int]] = {}
-        self._counted, self._written = 0, False
-
-    def add(self, outcome: Outcome) -> None:
-        """Count messages that ended alike, one for each edge of `outcome`."""
-        edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
-        links, num = self.links, len(edges)
-        self._counted += num
-        for src, dst in edges:
-            link = links.get((src, dst, fate))
-            if link is None:
-                links[src, dst, fate] = [1, nbytes]
-            else:
-                link[0] += 1
-                link[1] += nbytes
-        until_ns = sent_ns if arrived_ns is None else arrived_ns
-        of = self.rounds.setdefault((id.kind, id.incarnation, id.at.round, fate), [0, 0, until_ns])
-        of[0] += num
-        of[1] += num * nbytes
-        of[2] = max(of[2], until_ns)
-
-    @property
-    def full(self) -> bool:
-        """Whether there are as many totals as may be held in memory."""
-        return len(self.links) >= MOST_TOTALS
-
-    @property
-    def due(self) -> bool:
-        """Whether the totals should be written now: first at once, then each time they have grown enough."""
-        return bool(self._counted) and (not self._written or self._counted >= GROWN * len(self.links))
-
-    def written(self) -> None:
-        """Start counting messages anew, after all totals were written to their files."""
-        self.links.clear()
-        self.rounds.clear()
-        self._counted, self._written = 0, True

@@ -40,7 +40,7 @@ from netdfl.core.outcome import Outcome
 from netdfl.core.types import NodeId, Payload, Scalar
 from netdfl.record.base import WaitRecord
 from netdfl.record.plain_json import dump_json
-from netdfl.record.sampling import EVERYTHING, LinkKey, RoundKey, Sampling, Totals
+from netdfl.record.sampling import EVERYTHING, GROWN, Sampling
 
 STORE = "store"
 FLUSH_ROWS = 512
@@ -50,6 +50,12 @@ _quote = lru_cache(maxsize=1024)(json.dumps)
 
 
 Row = TypeVar("Row")
+LinkKey: TypeAlias = tuple[NodeId, NodeId, Fate]
+"""The messages on one link that ended alike, such as all lost ones: (src, dst, fate)."""
+RoundKey: TypeAlias = tuple[str, int, int, Fate]
+"""The messages of one kind and round that ended alike: (kind, number of the sender's restarts, round, fate)."""
+MOST_TOTALS = 50_000
+"""The most totals by link that are held in memory; with this many they are written, whether they have grown or not."""
 Figures: TypeAlias = tuple[int, NodeId | None, int, Mapping[str, float]]
 """Metrics of one round: time (ns), node, round, and values by metric name. Each value becomes a row."""
 
@@ -205,13 +211,20 @@ class MessageTable(RowTable[Outcome]):
 
 
 class _SampledMessages:
-    """The table of messages when only some are recorded, with totals of all messages."""
+    """The table of messages when only some are recorded, with totals of all messages and their bytes.
+
+    Totals are kept by link and by round and written several times a run; readers add up what was written. Those of a
+    round also hold the time of its last message.
+    """
 
     def __init__(self, store: Path, name: str, sampling: Sampling) -> None:
         self._rows = MessageTable(store, name)
-        self._links = RowTable(store / f"link_totals-{name}.jsonl", _link_lines)
-        self._rounds = RowTable(store / f"round_totals-{name}.jsonl", _round_lines)
-        self._sampling, self._totals = sampling, Totals()
+        self._link_rows = RowTable(store / f"link_totals-{name}.jsonl", _link_lines)
+        self._round_rows = RowTable(store / f"round_totals-{name}.jsonl", _round_lines)
+        self._sampling = sampling
+        self._links: dict[LinkKey, list[int]] = {}
+        self._rounds: dict[RoundKey, list[int]] = {}
+        self._counted, self._written = 0, False
 
     def outcome(self, outcome: Outcome) -> None:
         edges, id = outcome.edges, outcome.id
@@ -219,27 +232,47 @@ class _SampledMessages:
             edges = [edge for edge in edges if self._sampling.keeps(*edge, *id.at)]
         if edges:
             self._rows.outcome(outcome._replace(edges=edges))
-        self._totals.add(outcome)
-        if self._totals.full:
+        self._count(outcome)
+        if len(self._links) >= MOST_TOTALS:
             self._write_totals()
+
+    def _count(self, outcome: Outcome) -> None:
+        """Add messages that ended alike to the totals, one for each edge of `outcome`."""
+        edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
+        links, num = self._links, len(edges)
+        self._counted += num
+        for src, dst in edges:
+            link = links.get((src, dst, fate))
+            if link is None:
+                links[src, dst, fate] = [1, nbytes]
+            else:
+                link[0] += 1
+                link[1] += nbytes
+        until_ns = sent_ns if arrived_ns is None else arrived_ns
+        of = self._rounds.setdefault((id.kind, id.incarnation, id.at.round, fate), [0, 0, until_ns])
+        of[0] += num
+        of[1] += num * nbytes
+        of[2] = max(of[2], until_ns)
 
     def _write_totals(self) -> None:
-        for link in self._totals.links.items():
-            self._links.add(link)
-        for round in self._totals.rounds.items():
-            self._rounds.add(round)
-        self._totals.written()
+        for link in self._links.items():
+            self._link_rows.add(link)
+        for round in self._rounds.items():
+            self._round_rows.add(round)
+        self._links.clear()
+        self._rounds.clear()
+        self._counted, self._written = 0, True
 
     def flush(self) -> None:
-        """Append the buffered rows, and the totals once they cover enough messages."""
-        if self._totals.due:
+        """Append the buffered rows, and the totals: first at once, then each time that they have grown enough."""
+        if self._counted and (not self._written or self._counted >= GROWN * len(self._links)):
             self._write_totals()
-        for table in (self._rows, self._links, self._rounds):
+        for table in (self._rows, self._link_rows, self._round_rows):
             table.flush()
 
     def close(self) -> None:
         self._write_totals()
-        _close(self._rows, self._links, self._rounds)
+        _close(self._rows, self._link_rows, self._round_rows)
 
 
 def _close(*tables: RowTable[Any] | _SampledMessages) -> None:
