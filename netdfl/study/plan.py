@@ -95,14 +95,28 @@ def _as_typed(error: InputError, cell: Cell) -> InputError:
 def cells_of(plan: GridPlan, first_seed: int, shared: Sequence[str] = ()) -> Iterator[Cell]:
     """Yield all cells (single runs) of a grid, with seeds from `first_seed` on.
 
-    The overrides in `shared` come before a cell's own ones.
+    The overrides in `shared` come before a cell's own ones. Raises ScenarioError if a case or a value sets the seed.
     """
+    if problems := list(_own_seeds(plan)):
+        raise ScenarioError(problems)
     for case, sets in plan.cases.items():
         for combination in product(*plan.vary.values()):
             values = tuple(zip(plan.vary, combination, strict=True))
             for seed in range(first_seed, first_seed + plan.seeds):
                 varied = [override for name, value in values for override in plan.vary[name][value]]
                 yield Cell(case, values, seed, (*shared, *sets, *varied, f"seed={seed}"))
+
+
+def _own_seeds(plan: GridPlan) -> Iterator[Problem]:
+    """Yield a problem for each varied key, and each case, that sets the seed, which each run of the grid has anew."""
+    what = "the seeds are counted, from the scenario's `seed` on"
+    for name, values in plan.vary.items():
+        if any(each.startswith("seed=") for sets in values.values() for each in sets):
+            told = f"{what}: give {'`seeds: N`' if plan.source else '--seeds N'} in place of values"
+            yield plan.problem(("vary", name), told) if plan.source else Problem(told, file=f"--vary {name}")
+    for case, sets in plan.cases.items():
+        if any(each.startswith("seed=") for each in sets):
+            yield plan.problem(("cases", case), f"{what}, alike for all cases: give `seeds: N` in their place")
 
 
 def split_values(text: str) -> list[str]:

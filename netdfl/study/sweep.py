@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -132,7 +133,13 @@ def write_so_far(folder: Path, study: StudyState) -> None:
 
 
 def _of_study(file: Path, sets: Sequence[str], out: Path, seeds: int | None) -> list[_Grid]:
-    checks = checked_grids(file, out / "scenarios", out, sets, seeds, "nothing was run, because of these mistakes:")
+    new = next((folder for folder in (*reversed(out.parents), out) if not folder.exists()), None)
+    try:
+        checks = checked_grids(file, out / "scenarios", out, sets, seeds, "nothing was run, because of these mistakes:")
+    except InputError:
+        if new is not None:
+            shutil.rmtree(new, ignore_errors=True)
+        raise
     return [_Grid(each.plan, each.cells, each.known, each.waiting, out / each.plan.name) for each in checks]
 
 

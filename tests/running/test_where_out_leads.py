@@ -43,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 COMMANDS = [
     ("run", "s.yaml", "--out", "taken"),
-    ("sweep", "s.yaml", "--vary", "seed=0,1", "--out", "taken"),
+    ("sweep", "s.yaml", "--vary", "rounds=1,2", "--out", "taken"),
     ("sweep", "st.yaml", "--out", "taken"),
     ("prove", "s.yaml", "--out", "taken"),
     ("explore", "s.yaml", "--runs", "1", "--out", "taken"),

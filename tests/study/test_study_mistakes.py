@@ -52,6 +52,8 @@ MISTAKES = {
     "a key of a case": ("topology.kind", "topolgy.kind", "18:9: unknown key 'topolgy', did you mean 'topology'?"),
     "a varied value": ("10%]", "110%]", "20:31: "),
     "a key of a named value": ("{wait.deadline: 1s}", "{wait.deadlin: 1s}", "23:16: unknown key 'deadlin'"),
+    "a varied seed": ("links.default.loss: [0, 10%]", "seed: [1, 2]", "20:13: the seeds are counted, from the"),
+    "a seed of a case": ("algorithm.name: sgp", "seed: 7", "17:9: the seeds are counted, from the scenario's `seed`"),
     "a figure": ("y: error", "y: eror", "26:13: sweeps.few.figures.0.y: there is no metric 'eror'"),
 }
 
@@ -73,6 +75,7 @@ def test_a_mistake_has_its_place_in_the_study_and_a_remedy(name: str, tmp_path: 
     assert str(file) in str(refused.value)
     assert told in str(refused.value)
     assert "--set" not in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"], "what is refused leaves nothing behind"
     assert not (tmp_path / "out" / "few").exists()
     validated = CliRunner().invoke(make_app(), ["validate", str(file)]).exception
     assert isinstance(validated, InputError)

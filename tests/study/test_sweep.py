@@ -106,6 +106,13 @@ def test_a_typo_in_one_arm_is_named_before_anything_is_run(
     assert not (tmp_path / "out").exists()
 
 
+def test_seeds_are_counted_and_not_varied(scenario: Path, tmp_path: Path) -> None:
+    """Each run gets its own seed, so rows `seed=1` and `seed=2` would both be of the seeds 0, 1, ..."""
+    with pytest.raises(InputError, match=r"^--vary seed: the seeds are counted, .*: give --seeds N in place of values"):
+        sweep(scenario, ["seed=1,2"], out=tmp_path / "out", seeds=2, console=Console(file=io.StringIO()))
+    assert not (tmp_path / "out").exists()
+
+
 def refusal(file: Path, vary: list[str], sets: list[str], out: Path) -> list[str]:
     """The lines of a sweep's refusal."""
     with pytest.raises(InputError) as told:
