@@ -32,10 +32,9 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.fates import Fate
 from netdfl.core.types import Array, NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.shared_memory.base import Answer
+from netdfl.transport.shared_memory.base import Answer, Lease
 from netdfl.transport.shared_memory.buffers import SharedBuffers
 from netdfl.transport.shared_memory.memory import PAGE, SharedMemory
-from netdfl.transport.shared_memory.pool import ReaderLease
 from tests.soak.tally import Count, append
 
 LENDER, READERS = 0, (1, 2)
@@ -139,9 +138,9 @@ class Peer:
     life: int = -1
     pid: int = 0
     stopped: bool = False
-    open: deque[tuple[int, Payload, ReaderLease]] = field(default_factory=deque)
+    open: deque[tuple[int, Payload, Lease]] = field(default_factory=deque)
     again: deque[tuple[int, Payload]] = field(default_factory=deque)
-    in_doubt: list[tuple[int, Payload, ReaderLease]] = field(default_factory=list)
+    in_doubt: list[tuple[int, Payload, Lease]] = field(default_factory=list)
     broken: bool = False
 
     def __post_init__(self) -> None:
@@ -267,7 +266,7 @@ class Lending:
         elif len(peer.open) == WINDOW:
             os.sched_yield()
 
-    def answered(self, number: int, _: Payload, lease: ReaderLease, answer: Answer) -> None:
+    def answered(self, number: int, _: Payload, lease: Lease, answer: Answer) -> None:
         """Check an answer against its message."""
         if answer != (Fate.DELIVERED, number):
             self.wrong.append(f"message {number} is answered by {answer}")

@@ -24,9 +24,10 @@ from netdfl.transport.grpc.receiving import DataServicer
 from netdfl.transport.grpc.transport import GrpcTransport
 from netdfl.transport.security.identity import Identity
 from netdfl.transport.shared_memory import buffers
+from netdfl.transport.shared_memory.base import Lease
 from netdfl.transport.shared_memory.buffers import SharedBuffers
 from netdfl.transport.shared_memory.memory import PAGE, SharedMemory
-from netdfl.transport.shared_memory.pool import REFERENCE, ReaderLease
+from netdfl.transport.shared_memory.pool import REFERENCE
 from netdfl.transport.v1.data_pb2 import Frame, HelloRequest, Receipt
 from tests.transport.checks import FULL_MAILBOX_RARELY
 
@@ -66,7 +67,7 @@ def shared(nbytes: int = 64 * PAGE, nodes: int = 3) -> SharedMemory:
     return SharedMemory(range(nodes), nbytes, least_bytes=0)
 
 
-def lent(lender: SharedBuffers, payload: Payload, reader: int = 1) -> tuple[ReaderLease, bytes]:
+def lent(lender: SharedBuffers, payload: Payload, reader: int = 1) -> tuple[Lease, bytes]:
     """The lease of a payload, and what to say of it to `reader`."""
     lease = lender.lend(payload, wire.frame_size(payload) - wire.BODY_AT, reader)
     assert lease is not None

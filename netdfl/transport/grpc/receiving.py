@@ -45,8 +45,7 @@ from netdfl.transport.security.credentials import CertificateSubject
 from netdfl.transport.security.identity import Identity
 from netdfl.transport.security.secret import NOT_OF_THIS_FLEET
 from netdfl.transport.security.tls import Guard
-from netdfl.transport.shared_memory.base import Answer
-from netdfl.transport.shared_memory.buffers import SharedBuffers
+from netdfl.transport.shared_memory.base import Answer, BufferStore
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 MOST_ASSEMBLED = 2
@@ -74,7 +73,7 @@ class DataServicer:
         ledger: Ledger,
         options: GrpcOptions,
         guard: Guard | None = None,
-        buffers: SharedBuffers | None = None,
+        buffers: BufferStore | None = None,
         proved: Callable[[str], None] = lambda peer: None,
     ) -> None:
         """Start without known peers.

@@ -46,9 +46,7 @@ from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.security.identity import Identity, plainly
 from netdfl.transport.security.tls import why_not
 from netdfl.transport.security.visitors import FULL, ROOM_AFTER_S
-from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer
-from netdfl.transport.shared_memory.buffers import SharedBuffers
-from netdfl.transport.shared_memory.pool import ReaderLease
+from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer, BufferStore, Lease
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"
@@ -77,7 +75,7 @@ class PeerSender:
         ledger: Ledger,
         options: GrpcOptions,
         channels: Channels,
-        buffers: SharedBuffers | None = None,
+        buffers: BufferStore | None = None,
     ) -> None:
         """Start with an empty queue. The first message opens the channel to `address`, or shares one of `channels`.
 
@@ -288,7 +286,7 @@ class PeerSender:
         known = entry.lease is not None and stream.heard and not self._just_greeted
         return known and entry.nbytes <= MOST_QUIET_BYTES and stream.num_under_way < MOST_UNDER_WAY - 1
 
-    def _lend(self, message: Message, nbytes: int) -> ReaderLease | None:
+    def _lend(self, message: Message, nbytes: int) -> Lease | None:
         if self._buffers is None:
             return None
         return self._buffers.lend(message.payload, nbytes - wire.BODY_AT, self._peer)

@@ -30,8 +30,7 @@ from netdfl.core.fates import FateReason
 from netdfl.core.types import Message
 from netdfl.transport.base import Fate, wake
 from netdfl.transport.grpc.receipts import HELLO_FIRST, LEFT, of_receipt
-from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer
-from netdfl.transport.shared_memory.pool import ReaderLease
+from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer, Lease
 from netdfl.transport.v1.data_pb2 import Receipt
 
 DEADLINE = Fate.failed(FateReason("deadline"))
@@ -65,7 +64,7 @@ class QueuedMessage(NamedTuple):
     nbytes: int
     sent_ns: int
     link_header: bytes | None
-    lease: ReaderLease | None
+    lease: Lease | None
     was_referenced: bool = False
 
 

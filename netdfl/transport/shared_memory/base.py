@@ -1,8 +1,8 @@
 """The interface of shared memory: how a sender lends the body of a message, and learns that the reader has finished.
 
 A sender *lends* the body of a message to one reader, and sends a reference in place of the body. The reader *borrows*
-the body where it lies, and may write its *answer* there. Transports lend and borrow by `SharedBuffers` (`buffers.py`),
-follow a loan by its `ReaderLease` (`pool.py`), and know nothing of words, slots or processes.
+the body where it lies, and may write its *answer* there. Transports know these two protocols and nothing of words,
+slots or processes; `buffers.py` implements them.
 
     lend ──▶ lease ──reference sent──▶ lent ──poll──▶ answered ──release──▶ free once the reader has given it back
                                          └── the stream broke: the outcome is open until the reader accepts a *renewal*
@@ -17,10 +17,12 @@ interleavings of both sides, and be changed without them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from netdfl.core.fates import Fate, FateReason
+from netdfl.core.types import NodeId, Payload
 from netdfl.transport.base import MOST_NS
+from netdfl.transport.wire import Limits
 
 BROKEN_CALL = Fate.failed(FateReason("broken_call"))
 _FATES = (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE, Fate.IN_FLIGHT, None)
@@ -57,3 +59,67 @@ class Answer(NamedTuple):
         if 1 <= number <= len(_FATES):
             return cls(_FATES[number - 1], arrived_ns)
         return cls(BROKEN_CALL, None)
+
+
+class Lease(Protocol):
+    """The sender's loan of a message body in shared memory to one reader, for one message."""
+
+    def reference(self, quiet: bool) -> bytes | None:
+        """Return the reference to send in place of the lent body; None: send the body in the frame. Call this once.
+
+        With `quiet`, the reader writes its answer to shared memory, which wakes no process, if the answer fits into a
+        word.
+        """
+
+    def poll(self) -> Answer | None:
+        """Return the reader's answer to the message if shared memory has a new one, else None.
+
+        An answer tells what became of the message; without a fate, it still waits for room in the reader's mailbox.
+        """
+
+    def answered(self) -> None:
+        """Note that the reader's answer came by gRPC, or the call failed: the lent body is read, or never will be."""
+
+    def release(self) -> None:
+        """Note that the sender needs the lent body no more; the reader may still read it."""
+
+
+class BufferStore(Protocol):
+    """One node's access to the shared memory of a machine, to lend and to read, until the node crashes or ends."""
+
+    def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
+        """Lend the body of `payload` to `reader`; None: send it in the frame.
+
+        It is `nbytes` long, and written to shared memory once for all readers.
+        """
+
+    def renewal(self) -> int:
+        """Return a number for the next hello message, which asks the peer to end this node's earlier loans of bodies.
+
+        A reader that accepts it begins no more to read a body that was lent before it.
+        """
+
+    def renewed(self, reader: NodeId, number: int) -> None:
+        """Note that `reader` accepted a renewal of this node, and so begins to read no body lent to it before.
+
+        `number` is the number that `renewal` gave.
+        """
+
+    def borrow(self, src: NodeId, reference: bytes, limits: Limits) -> memoryview:
+        """Return the body to which a reference from `src` points; it stays borrowed while any view of it is in use.
+
+        Raises MessageErrors if the reference is not valid within `limits`.
+        """
+
+    def answer(self, reference: bytes, answer: Answer) -> bool:
+        """Write the answer to a message with a borrowed body into shared memory; return whether its sender polls it.
+
+        The sender always looks there for answers that it asked for quietly, and for all answers after a stream has
+        ended.
+        """
+
+    def renew(self, src: NodeId, number: int) -> bool:
+        """Accept renewal `number` of sender `src`, which ends its earlier loans; return whether the number is new."""
+
+    def close(self) -> None:
+        """Give all borrowed bodies back, because this node's process ends or the node restarts."""

@@ -25,16 +25,16 @@ tells when its last view is gone, however long a mixing keeps one.
 from __future__ import annotations
 
 import weakref
-from functools import partial
+from collections.abc import Callable
 from struct import error as StructError
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from netdfl.core.errors import MalformedMessage, OversizedMessage
 from netdfl.core.types import NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.shared_memory.base import Answer
+from netdfl.transport.shared_memory.base import Answer, Lease
 from netdfl.transport.shared_memory.memory import (
     ANSWER,
     BEGUN,
@@ -46,14 +46,32 @@ from netdfl.transport.shared_memory.memory import (
     UNTOUCHED,
     SharedMemory,
 )
-from netdfl.transport.shared_memory.pool import REFERENCE, BufferPool, ReaderLease
+from netdfl.transport.shared_memory.pool import REFERENCE, BufferPool
 
 _OVER = -1
 """The mark of a node that has ended: no reference has this mark, so the node can borrow nothing."""
 
 
+class BorrowedBody(weakref.ref["np.ndarray[Any, Any]"]):
+    """A weak reference to a borrowed body; `done` is called once no view of the body is in use."""
+
+    __slots__ = ("slot",)
+
+    def __new__(cls, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> Self:
+        """Make a weak reference to the borrowed `body`; `done` is called once no view of it is in use."""
+        return super().__new__(cls, body, done)
+
+    def __init__(self, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> None:
+        """Store `slot`, the place in shared memory at which the lender is notified when `body` is given back.
+
+        `done` is called with this reference once no view of `body` is in use.
+        """
+        super().__init__(body, done)  # type: ignore[call-arg]
+        self.slot = slot
+
+
 class SharedBuffers:
-    """One node's use of a machine's shared memory, to lend and to read, from one start of the node to its end."""
+    """One node's use of a machine's shared memory, from one start of the node to its end. A `BufferStore`."""
 
     def __init__(self, memory: SharedMemory, node: NodeId, epoch: int) -> None:
         """Register `node` as a reader, and prepare to lend from its part of the memory.
@@ -63,13 +81,13 @@ class SharedBuffers:
         self._memory, self._words, self._node = memory, memory.words, node
         start = memory.starts[node]
         self.pool = BufferPool(memory, start, start if epoch else start + memory.part)
-        self._held: dict[int, weakref.ref[np.ndarray[Any, Any]]] = {}  # the borrowed bodies, by slot
+        self._held: dict[int, BorrowedBody] = {}
         self._renewals: dict[NodeId, int] = {}
         self._mark = memory.enter(node, epoch)
 
     # lending
 
-    def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> ReaderLease | None:
+    def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
         """Lend the body of `payload`, of `nbytes`, to `reader`; None: send it in the frame. It is written only once."""
         if nbytes < self._memory.least_bytes or reader not in self._memory.starts:
             return None
@@ -111,15 +129,11 @@ class SharedBuffers:
             )
         self._words[slot + STATE] = BEGUN
         body = np.frombuffer(self._body(offset, nbytes), np.uint8)
-        self._held[slot] = weakref.ref(body, partial(self._done, slot))
+        self._held[slot] = BorrowedBody(body, slot, self._done)
         return body.data.toreadonly()
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Write the answer to a message with a borrowed body into shared memory; return whether its sender polls it.
-
-        The sender always looks there for answers that it asked for quietly, and for all answers after a stream has
-        ended.
-        """
+        """Write the answer to a message with a borrowed body into shared memory; return whether its sender polls it."""
         offset, _, _, _, index, quiet = REFERENCE.unpack(reference)
         slot, word = SharedMemory.slot(offset, index), answer.word
         if not word or slot not in self._held:
@@ -151,16 +165,16 @@ class SharedBuffers:
             )
         return offset, nbytes, token, mark, index, quiet
 
-    def _done(self, slot: int, body: object = None) -> None:
-        """Give the borrowed body with this `slot` back to its lender; called once no view of it is in use."""
-        if self._held.pop(slot, None) is not None:
+    def _done(self, hold: BorrowedBody) -> None:
+        """Give the borrowed body `hold` back to its lender, because no view of it is in use."""
+        if self._held.pop(hold.slot, None) is not None:
             SharedMemory.fence()
-            self._words[slot + STATE] = GIVEN_BACK
+            self._words[hold.slot + STATE] = GIVEN_BACK
 
     def close(self) -> None:
         """Give all borrowed bodies back, because this node's process ends or the node restarts."""
-        for slot in list(self._held):
-            self._done(slot)
+        for hold in list(self._held.values()):
+            self._done(hold)
         self._memory.leave(self._node, self._mark)
         self._mark = _OVER
 

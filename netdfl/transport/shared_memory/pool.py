@@ -93,8 +93,7 @@ class ReaderLease:
     def reference(self, quiet: bool) -> bytes | None:
         """Return the reference to the body for the reader; None if the reader does not run: send the body in the frame.
 
-        Call this once. With `quiet`, the reader writes its answer to shared memory, which wakes no process, if the
-        answer fits into a word.
+        With `quiet`, the reader should answer in shared memory.
         """
         words, buffer = self._pool.memory.words, self._buffer
         self._mark = self._pool.memory.mark(self.reader)
