@@ -9,6 +9,7 @@ import errno
 import gc
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 
@@ -37,7 +38,7 @@ def _guarded(app: Callable[[], object]) -> None:
     except KeyboardInterrupt:
         code = _failed("interrupted", 130)
     except SystemExit as exc:
-        if (told := theirs(exc)) is None:
+        if _is_of_typer(exc) or (told := theirs(exc)) is None:
             raise
         code = _failed(f"{told}; let it return or raise an error", 2)
     except BrokenPipeError:
@@ -46,6 +47,12 @@ def _guarded(app: Callable[[], object]) -> None:
     except Exception as exc:
         code = _failed_unexpectedly(exc)
     sys.exit(code)
+
+
+def _is_of_typer(exit: SystemExit) -> bool:
+    """Return whether a command has ended as usual: by Typer, wherever that is installed."""
+    *_, (frame, _) = traceback.walk_tb(exit.__traceback__)
+    return str(frame.f_globals["__name__"]).partition(".")[0] == "typer"
 
 
 def _failed_unexpectedly(error: Exception) -> int:
