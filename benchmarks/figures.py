@@ -1,6 +1,7 @@
 """What every benchmark prints: its rows as JSON on stdout; the machine, the versions and the runs on stderr.
 
-Work in the background (`netdfl claims run`) is stopped first.
+Work in the background (`netdfl claims run`) is stopped first, if a benchmark is the program, and no test that reads
+one.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = ("netdfl", "torch", "grpcio", "numpy")
-with suppress(ModuleNotFoundError):  # an older version, measured beside this one, has no work in the background
-    import_module("netdfl.study.background").stop_background()
+if Path(sys.argv[0]).resolve().parent == Path(__file__).resolve().parent:
+    with suppress(ModuleNotFoundError):  # an older version, measured beside this one, has no work in the background
+        import_module("netdfl.study.background").stop_background()
 LOAD = os.getloadavg()[0]  # before the benchmark, which makes load of its own
 
 
