@@ -29,6 +29,8 @@ from netdfl.training.drawing import seeded
 from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 from netdfl.training.trial import EXAMPLES, fit_ways
 
+FEW_CLASSES, RARE = 20, 3
+"""More classes than these, with fewer training examples each on average, are hardly classes."""
 SETTLING = 1024
 """The most training examples from which a model's running statistics (of batch normalization) are computed anew."""
 
@@ -55,7 +57,7 @@ class TrainingProblem:
             self.model, self.metrics = made(recipe, self.shared, spec.settings, streams.integer("model"))
             refuse_spoiled(self.shared.spoiled, self._loss_of)
             self._check_batches()
-            self.notes += self._not_used()
+            self.notes += [*self._not_used(), *self._rare_classes()]
         except ValueError as error:
             raise InputError(str(error)) from error
         if self.model.still and scenario.algorithm.traits.extrapolates:
@@ -100,6 +102,15 @@ class TrainingProblem:
             yield f"test: {split.test:g} is not used: the data bring a test set"
         if self.shared.parts is not None and split.partition.kind != "iid":
             yield f"partition {split.partition.kind} is not used: the data are given by client"
+
+    def _rare_classes(self) -> Iterator[str]:
+        """Yield a sentence if whole numbers are learned as classes of which hardly any occurs twice, such as prices."""
+        labels = self.shared.labels
+        if labels is not None and self.model.uses_cross_entropy:
+            num = len(np.unique(labels))
+            if num > FEW_CLASSES and RARE * num > len(labels):
+                told = f"the {len(labels)} training targets have {num} different values, each of them a class"
+                yield f"{told}: if they are numbers, set task.loss: mse"
 
     def _share_out(self) -> tuple[list[NDArray[np.int64]], Sequence[Examples] | None]:
         """Return the indices of each client's training examples, and each client's own test set if there are any.

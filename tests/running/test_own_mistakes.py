@@ -146,7 +146,11 @@ def net(shape, num_classes, /):
 @pytest.mark.parametrize(
     ("dataset", "said"),
     [
-        ("data", "--set task.dataset=own:data: the dataset has a target below 0: number the classes from 0 on"),
+        (
+            "data",
+            "--set task.dataset=own:data: the dataset has a target below 0: number the classes from 0 on, or "
+            "learn numbers by task.loss: mse",
+        ),
         ("leaves", "your own code raised SystemExit: 0 (own.py:10); let it return or raise an error"),
     ],
 )

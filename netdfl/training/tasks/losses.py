@@ -58,6 +58,8 @@ def binary_cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
 
 
 LOSSES = by_name(cross_entropy, mse, l1, binary_cross_entropy)
+OF_NUMBERS = ("mse", "l1")
+"""The losses for which targets are numbers, whole ones too: a model gives as many, and no class scores."""
 """Every loss by name."""
 
 

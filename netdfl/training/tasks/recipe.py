@@ -26,7 +26,7 @@ from netdfl.training.flat import FlatModel, Loss
 from netdfl.training.models.buffers import applied, means
 from netdfl.training.models.build import load_initial, seeded_module, settle
 from netdfl.training.models.copying import copied
-from netdfl.training.tasks.losses import LOSSES, METRICS, USUAL, check_one_tensor, fitting_loss
+from netdfl.training.tasks.losses import LOSSES, METRICS, OF_NUMBERS, USUAL, check_one_tensor, fitting_loss
 from netdfl.training.tasks.task import Task
 
 Metrics = Callable[[Any, Any], Mapping[str, float]]
@@ -41,12 +41,14 @@ class Recipe:
         model: returns a module for an input shape and a number of classes.
         loss: returns the loss that suits the targets; None stands for cross-entropy of one class each.
         metrics: returns the metrics that suit them; None stands for accuracy.
+        numbers: whether the loss takes targets as numbers, whole ones too, so that these are no classes.
     """
 
     data: Dataset | Datasets | ClientFiles
     model: Callable[[tuple[int, ...], int], nn.Module]
     loss: Callable[[Any], Loss | None]
     metrics: Callable[[Any], Metrics | None]
+    numbers: bool = False
 
 
 def recipe_of(task: Any) -> Recipe:
@@ -58,7 +60,9 @@ def recipe_of(task: Any) -> Recipe:
         own: Task = task.build()
         data = adapted(own.data())
         return Recipe(data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: own.metrics)
-    return Recipe(task.dataset.build(data_root()), task.model.build, partial(_loss, task), partial(_metrics, task))
+    numbers = not isinstance(task.loss, str) and task.loss.kind in OF_NUMBERS
+    loss, metrics = partial(_loss, task), partial(_metrics, task)
+    return Recipe(task.dataset.build(data_root()), task.model.build, loss, metrics, numbers)
 
 
 def _loss(task: Any, y: Any) -> Loss | None:
@@ -96,10 +100,12 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
     Raises ValueError where model, data and loss do not fit, DatasetError where the targets are wrong.
     """
     x, y = data.first()
-    wanted = data.num_classes or (shape_of(y) or (1,))[0]  # real targets: as many numbers
+    as_numbers = recipe.numbers or not data.num_classes
+    wanted = (shape_of(y) or (1,))[0] if as_numbers else data.num_classes
     loss = recipe.loss(y)
     if loss is None and data.labels is None:
-        raise DatasetError("the dataset has a target below 0: number the classes from 0 on")
+        remedy = "number the classes from 0 on, or learn numbers by task.loss: mse"
+        raise DatasetError(f"the dataset has a target below 0: {remedy}")
     if loss is None and isinstance(data.test, Samples) and any((found < 0).any() for found in leaves(data.test.y)):
         raise DatasetError("the test set has a target below 0: number its classes from 0 on")
     module = seeded_module(lambda: recipe.model(shape_of(x), wanted), seed)
