@@ -100,6 +100,14 @@ def test_a_call_that_does_not_fit_a_part_is_answered_by_the_signature(tmp_path: 
     assert "write it as def mine(num_nodes, streams, /, *, ...)" in said
 
 
+OWN_METHOD = """
+
+from netdfl.extend import AnySgd, gossip, local_sgd
+
+
+def method(exchange, /, *, sgd: AnySgd = AnySgd()):
+    return gossip(exchange, local_sgd(sgd))
+"""
 FORWARD = """
 from torch import nn
 
@@ -123,6 +131,15 @@ def test_a_mistake_in_forward_is_found_when_loading(tmp_path: Path, slip: str, t
     said = refused(tmp_path, "model", FORWARD.format(slip=slip, training=training))
     assert f"({tmp_path / 'parts.py'}:{14 if slip == 'x[:, :, :3]' else 13})" in said
     assert "write it as" not in said
+
+
+@pytest.mark.parametrize("what", ["topology", "weights", "selection"])
+def test_a_mistake_in_the_graph_is_told_once_beside_an_algorithm_of_ones_own(tmp_path: Path, what: str) -> None:
+    file = written(tmp_path, what, definition(what, "return {}['gone']") + OWN_METHOD)
+    file.write_text(file.read_text().replace("dfedavg", '"parts:method"'))
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+    assert [problem.line for problem in caught.value.problems] == [6]
 
 
 @pytest.mark.parametrize("what", sorted(CONTRACTS))
