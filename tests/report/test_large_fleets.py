@@ -35,6 +35,7 @@ def test_the_page_gives_rounds_the_length_that_the_terminal_does(tmp_path: Path)
 def test_where_no_virtual_time_passes_that_is_said_and_nothing_is_drawn(tmp_path: Path) -> None:
     bare = run(loads(BARE), out=tmp_path / "run", page=False).run
     page, data = render(bare), page_data(bare)
+    assert "none: the scenario has neither" not in page, "it is said once"
     assert "Rounds took no virtual time" in page
     assert "took 0" not in page
     assert "<h2>What happened when</h2>" in page

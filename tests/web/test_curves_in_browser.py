@@ -120,3 +120,33 @@ def test_a_legend_says_which_run_is_which(address: str, opened: Open, ticked: li
     page.get_by_role("combobox", name="seeds", exact=True).select_option("each")
     labels = page.locator("#beside .u-legend .u-label").all_inner_texts()
     assert [label.rpartition(" · ")[2] for label in labels[1:]] == ticked
+
+
+def test_no_two_ticks_of_an_axis_and_no_two_stalls_have_the_same_words(
+    runs: Path, opened: Open, tmp_path: Path
+) -> None:
+    data = page_data(open_run(runs / "one"))
+    took = {"cores": [0.9, 0.9001, 0.9002], "memory_bytes": [281.0e6, 281.3e6, 281.6e6], "gpu_bytes": None}
+    processes = [took | {"name": "supervisor"}]
+    data["resources"] = {"at_s": [0.0, 1.0, 2.0], "num_processes": 1, "processes": processes, "total": took}
+    stall = {"round": 3, "roots": [0], "witness": [[0, 1]], "began_s": 0.0869, "found_s": 0.0869, "permanent": False}
+    stall |= {"text": "node 0 waits", "cause": "lost_message", "nodes": [0, 1], "num_nodes": 2, "waits": [[0, 1]]}
+    stall |= {"since": {}, "until_s": None, "over": True}
+    data["stalls"] = [
+        stall | {"culprits": [1]},
+        stall | {"culprits": [3]},
+        stall | {"culprits": [], "roots": [*range(4)]},
+    ]
+    (tmp_path / "page.html").write_text(fill(data, "default-src 'none'; img-src data:"))
+    page = opened((tmp_path / "page.html").as_uri())
+    page.locator("#resources svg").nth(1).wait_for()
+    for chart in page.locator("#resources svg").all():
+        words = chart.locator("text[text-anchor=end]").all_text_contents()
+        assert len(words) == len(set(words)) > 2, words
+    said = page.locator("#stalls button").all_inner_texts()
+    since = "since 86.9 ms, over"
+    assert said == [
+        f"lost message in round 3: node 0 for node 1, {since}",
+        f"lost message in round 3: node 0 for node 3, {since}",
+        f"lost message in round 3: 4 nodes, {since}",
+    ]

@@ -1,5 +1,5 @@
 // Runs beside each other: their curves, what differs between their scenarios, and any key against any figure.
-import { bytes, choice, color, el, figure, metric, onColors, percent, seconds, table } from "./dom.js";
+import { apart, bytes, choice, color, el, figure, metric, onColors, percent, seconds, table } from "./dom.js";
 import { downloads, LOG_AXIS, LOG_SCALE, picture, smoothed, SMOOTHINGS } from "./picture.js";
 import { keep, oneOf } from "./state.js";
 
@@ -146,7 +146,7 @@ function over(place, having) {
   const ink = color("soft"), grid = { stroke: color("line"), width: 1 };
   const atLast = (/** @type {any} */ made) => made.setLegend({ idx: made.data[0].length - 1 });
   plot = new uPlot({ hooks: { ready: [atLast, (/** @type {any} */ made) => made.over.addEventListener("mouseleave", () => atLast(made))] }, width: place.clientWidth || 600, height: 320, scales: { x: { time: false }, y: log ? LOG_SCALE : {} }, bands,
-    axes: [{ stroke: ink, grid, ticks: grid, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => axis[2](v)), incrs: axis[0] === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: 70, ...(log ? LOG_AXIS : {}), values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => v === null ? null : of[2](v)) }],
+    axes: [{ stroke: ink, grid, ticks: grid, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => apart(splits, axis[2]), incrs: axis[0] === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: 70, ...(log ? LOG_AXIS : {}), values: (/** @type {any} */ _, /** @type {number[]} */ splits) => apart(splits, of[2]) }],
     series: [{ label: axis[1], value: (/** @type {any} */ _, /** @type {any} */ v) => v === null ? "–" : axis[2](v) }, ...series] }, uPlot.join(tables), place);
 }
 new ResizeObserver(() => { const width = plot?.root.parentElement?.clientWidth; if (width && Math.abs(width - plot.width) > 2) plot.setSize({ width, height: 320 }); }).observe(beside);

@@ -1,5 +1,5 @@
 // Curves: accuracy, loss, consensus, weight, lengths of rounds; by round, by time, by bytes.
-import { bytes, choice, color, el, figure, onColors, percent, seconds } from "./dom.js";
+import { apart, bytes, choice, color, el, figure, onColors, percent, seconds } from "./dom.js";
 import { choose, end, fleetRound, goTo, now, on, placeBefore, placeOf, rounded, rounds, rowOf, view } from "./model.js";
 import { downloads, LOG_AXIS, LOG_SCALE, smoothed, SMOOTHINGS } from "./picture.js";
 import { keep, oneOf, state } from "./state.js";
@@ -193,7 +193,7 @@ function plotted(parent, what, log) {
   const low = what.curves.findIndex((curve) => curve.low) + 1, high = what.curves.findIndex((curve) => curve.high) + 1;
   const ink = color("soft"), grid = { stroke: color("line"), width: 1 };
   const x = { round: (/** @type {number} */ v) => String(v), time: (/** @type {number} */ v) => seconds(v), bytes }[options.x] ?? String;
-  const values = (/** @type {(v: number) => string} */ words) => (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => v === null ? null : words(v));
+  const values = (/** @type {(v: number, digits?: number) => string} */ words) => (/** @type {any} */ _, /** @type {number[]} */ splits) => apart(splits, words);
   const label = `${what.title} by ${options.x}. The same figures are in the tables below.`;
   parent.setAttribute("role", "img");
   parent.setAttribute("aria-label", label);

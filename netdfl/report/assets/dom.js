@@ -37,16 +37,22 @@ export function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/** @param {number|null|undefined} value @returns {string} A number with three digits. */
-export function figure(value) {
+/** @param {number|null|undefined} value @param {number} [digits] @returns {string} A number with three digits, or as many as are asked for. */
+export function figure(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) return Number(value.toPrecision(3)).toExponential();
-  return String(Number(value.toPrecision(3)));
+  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) return Number(value.toPrecision(digits)).toExponential();
+  return String(Number(value.toPrecision(digits)));
 }
 
-/** @param {number|null|undefined} value @returns {string} A share as a percentage. */
-export function percent(value) {
-  return value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)}%`;
+/** @param {number|null|undefined} value @param {number} [digits] @returns {string} A share as a percentage. */
+export function percent(value, digits = 3) {
+  return value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits - 2)}%`;
+}
+
+/** The words of an axis, with as many digits as tell its values apart. @param {(number|null)[]} values @param {(value: any, digits?: number) => string} of @returns {(string|null)[]} */
+export function apart(values, of) {
+  const there = values.filter((value) => value !== null), digits = [3, 4, 5, 6, 7].find((each) => new Set(there.map((value) => of(value, each))).size === there.length);
+  return values.map((value) => value === null ? null : of(value, digits ?? 3));
 }
 
 const SHARES = ["mean_local_accuracy", "mean_personal_accuracy"];
@@ -56,20 +62,20 @@ export function metric(name) {
   return [name, name.replaceAll("_", " "), SHARES.includes(name) ? percent : figure];
 }
 
-/** @param {number|null|undefined} value @returns {string} `40 ms`, `3.2 s`, `2 min 5 s`. */
-export function seconds(value) {
+/** @param {number|null|undefined} value @param {number} [digits] @returns {string} `40 ms`, `3.2 s`, `2 min 5 s`. */
+export function seconds(value, digits = 3) {
   if (value === null || value === undefined) return "–";
-  if (Math.abs(value) < 1) return `${figure(1000 * value)} ms`;
-  if (value < 100) return `${figure(value)} s`;
+  if (Math.abs(value) < 1) return `${figure(1000 * value, digits)} ms`;
+  if (value < 100) return `${figure(value, digits)} s`;
   const whole = Math.round(value), hours = Math.floor(whole / 3600), minutes = Math.floor((whole % 3600) / 60);
   return hours ? `${hours} h ${minutes} min` : `${minutes} min ${whole % 60} s`;
 }
 
-/** @param {number|null|undefined} value @returns {string} `12.3 MB`. */
-export function bytes(value) {
+/** @param {number|null|undefined} value @param {number} [digits] @returns {string} `12.3 MB`. */
+export function bytes(value, digits = 3) {
   if (value === null || value === undefined) return "–";
   for (const [size, unit] of /** @type {[number, string][]} */ ([[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]])) {
-    if (value >= size) return `${figure(value / size)} ${unit}`;
+    if (value >= size) return `${figure(value / size, digits)} ${unit}`;
   }
   return `${value} B`;
 }

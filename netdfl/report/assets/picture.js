@@ -1,8 +1,8 @@
 // A chart as a picture of vectors: for the scatter, and for what is taken home as SVG, PNG or a table.
-import { color, el } from "./dom.js";
+import { apart, color, el } from "./dom.js";
 
 /** @typedef {{name: string, color: string, points: [number, number][], line?: boolean, dash?: boolean, band?: [number, number, number][], ids?: string[], titles?: string[]}} Series */
-/** @typedef {{title: string, x: string, y: string, series: Series[], log?: boolean, xWords: (v: number) => string, yWords: (v: number) => string, xTicks?: [number, string][], width?: number, height?: number, open?: (id: string) => void}} Picture */
+/** @typedef {{title: string, x: string, y: string, series: Series[], log?: boolean, xWords: (v: number, digits?: number) => string, yWords: (v: number, digits?: number) => string, xTicks?: [number, string][], width?: number, height?: number, open?: (id: string) => void}} Picture */
 
 const SVG = "http://www.w3.org/2000/svg", LINE = 17;
 
@@ -39,16 +39,17 @@ export function picture(of) {
   const xs = of.series.flatMap((each) => each.points.map((point) => point[0])), ys = of.series.flatMap((each) => [...each.points.map((point) => point[1]), ...(each.band ?? []).flatMap((row) => [row[1], row[2]])]);
   const [x0, x1] = range(of.xTicks ? [-0.5, of.xTicks.length - 0.5] : xs, false), [y0, y1] = range(ys, log);
   const named = of.series.filter((each) => each.name), wide = Math.min(width - 20, 34 + 7 * Math.max(8, ...named.map((each) => each.name.length))), perLine = Math.max(1, Math.floor((width - 20) / wide)), rows = Math.ceil(named.length / perLine), letters = Math.floor((wide - 34) / 7);
-  const yTicks = log ? logTicks(y0, y1) : ticks(y0, y1, 6), left = 16 + 7 * Math.max(...yTicks.map((value) => of.yWords(value).length), 3), top = 46, bottom = height - 44;
+  const yTicks = log ? logTicks(y0, y1) : ticks(y0, y1, 6), yNames = apart(yTicks, of.yWords).map(String), left = 16 + 7 * Math.max(...yNames.map((words) => words.length), 3), top = 46, bottom = height - 44;
   const x = (/** @type {number} */ v) => left + (width - left - 16) * (v - x0) / (x1 - x0), fy = log ? Math.log10 : (/** @type {number} */ v) => v;
   const y = (/** @type {number} */ v) => bottom - (bottom - top) * (fy(v) - fy(y0)) / (fy(y1) - fy(y0));
   const ink = color("ink"), soft = color("soft"), grid = color("line"), whole = height + rows * LINE + 6;
   const root = s("svg", { xmlns: SVG, viewBox: `0 0 ${width} ${whole}`, width, height: whole, role: "img", "aria-label": of.title, "font-family": "system-ui, sans-serif", "font-size": 12 },
     s("rect", { width, height: whole, fill: color("paper") }), s("text", { x: 10, y: 20, fill: ink, "font-size": 14, "font-weight": 600 }, of.title), s("text", { x: 10, y: 37, fill: soft }, of.y));
   const room = Math.max(2, Math.floor((width - left) / 90));
-  const named_x = of.xTicks ? of.xTicks.filter((_, i, all) => i % Math.ceil(all.length / room) === 0) : ticks(x0, x1, room).map((value) => /** @type {[number, string]} */ ([value, of.xWords(value)]));
+  const xTicks = ticks(x0, x1, room), xNames = apart(xTicks, of.xWords).map(String);
+  const named_x = of.xTicks ? of.xTicks.filter((_, i, all) => i % Math.ceil(all.length / room) === 0) : xTicks.map((value, i) => /** @type {[number, string]} */ ([value, xNames[i]]));
   for (const [value, words] of named_x) root.append(s("line", { x1: x(value), x2: x(value), y1: top, y2: bottom, stroke: grid }), s("text", { x: x(value), y: bottom + 16, fill: soft, "text-anchor": "middle" }, words.slice(0, 18)));
-  for (const value of yTicks) root.append(s("line", { x1: left, x2: width - 16, y1: y(value), y2: y(value), stroke: grid }), s("text", { x: left - 6, y: y(value) + 4, fill: soft, "text-anchor": "end" }, of.yWords(value)));
+  for (const [i, value] of yTicks.entries()) root.append(s("line", { x1: left, x2: width - 16, y1: y(value), y2: y(value), stroke: grid }), s("text", { x: left - 6, y: y(value) + 4, fill: soft, "text-anchor": "end" }, yNames[i]));
   root.append(s("text", { x: (left + width) / 2, y: bottom + 34, fill: soft, "text-anchor": "middle" }, of.x));
   const fits = (/** @type {number} */ v) => Number.isFinite(v) && (!log || v > 0);
   for (const each of of.series) {

@@ -5,7 +5,7 @@ import { downloads, picture } from "./picture.js";
 import { keep, state } from "./state.js";
 
 const MOST = 6, COLORS = ["c0", "c1", "c2", "c3", "c4", "c5"];
-const CHARTS = /** @type {[string, string, (v: number) => string][]} */ ([["CPU", "cores", (v) => figure(v)], ["Memory", "memory_bytes", (v) => bytes(Math.round(v))], ["Memory of the GPU", "gpu_bytes", (v) => bytes(Math.round(v))]]);
+const CHARTS = /** @type {[string, string, (v: number, digits?: number) => string][]} */ ([["CPU", "cores", figure], ["Memory", "memory_bytes", (v, digits) => bytes(Math.round(v), digits)], ["Memory of the GPU", "gpu_bytes", (v, digits) => bytes(Math.round(v), digits)]]);
 
 /** @returns {HTMLElement} */
 export function resources() {
@@ -33,7 +33,7 @@ export function resources() {
   return section;
 }
 
-/** @param {string} title @param {string} key @param {(v: number) => string} of @param {any[]} shown @param {number[]} at */
+/** @param {string} title @param {string} key @param {(v: number, digits?: number) => string} of @param {any[]} shown @param {number[]} at */
 function chart(title, key, of, shown, at) {
   const make = (/** @type {number} */ width) => ({
     title: `${title} by time`, x: "real time", y: title === "CPU" ? "cores" : "bytes", width, height: 240, xWords: seconds, yWords: of,

@@ -1,5 +1,5 @@
 // Stalls: the sentence, the wait-for graph, the witness.
-import { color, el, prose, reveal, seconds, table } from "./dom.js";
+import { color, count, el, prose, reveal, seconds, table } from "./dom.js";
 import { choose, goTo, nodes, now, on, rowOf, view } from "./model.js";
 import { keep } from "./state.js";
 
@@ -18,11 +18,16 @@ export function stalls() {
     el("p", { class: "hint" }, "An arrow goes from who waits to whom it waits for. The witness, the part that proves it, is thick and red."), list, shown);
   on(["data"], () => {
     section.hidden = !view.data.stalls.length;
-    list.replaceChildren(...view.data.stalls.map((/** @type {any} */ stall, /** @type {number} */ place) => el("button", { click: () => openStall(place), "data-stall": place }, `${stall.cause.replaceAll("_", " ")} in round ${stall.round}, since ${seconds(stall.began_s)}${stall.over ? ", over" : stall.permanent ? ", for good" : ""}`)));
+    list.replaceChildren(...view.data.stalls.map((/** @type {any} */ stall, /** @type {number} */ place) => el("button", { click: () => openStall(place), "data-stall": place }, `${stall.cause.replaceAll("_", " ")} in round ${stall.round}: ${whose(stall.roots)}${stall.culprits.length ? ` for ${whose(stall.culprits)}` : ""}, since ${seconds(stall.began_s)}${stall.over ? ", over" : stall.permanent ? ", for good" : ""}`)));
     if (open >= view.data.stalls.length) { open = -1; shown?.replaceChildren(); }
   });
   on(["at"], tell);
   return section;
+}
+
+/** Nodes in words, up to three by number. @param {number[]} nodes */
+function whose(nodes) {
+  return nodes.length > 3 ? `${count(nodes.length)} nodes` : `node${nodes.length === 1 ? "" : "s"} ${nodes.join(", ")}`;
 }
 
 /** Say when the opened stall was, and of which moment its graph is. */

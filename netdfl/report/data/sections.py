@@ -19,6 +19,7 @@ from netdfl.record.judge import is_measured
 from netdfl.record.messages import count_messages
 from netdfl.record.remarks import find_deaths
 from netdfl.record.run import Run
+from netdfl.record.time_spent import NOTHING
 from netdfl.report.data.fleet import graph_words
 from netdfl.report.data.frame import Made
 from netdfl.report.data.happened import event_counts, events, find_bands
@@ -123,7 +124,8 @@ def time_spent(run: Run) -> Section | None:
     caption = "The critical path, from the end of the last node back to the start: what the fleet's time was spent on."
     parts = part_rows(spent)
     tables = [Table(("what", "time", "share"), parts, caption)] if parts else []
-    return Section("Where the time went", f"{spent['text']}. {say_rounds(spent)}", tables)
+    told = [] if spent["text"] == NOTHING else [f"{spent['text']}."]  # the rounds say the same
+    return Section("Where the time went", " ".join([*told, say_rounds(spent)]), tables)
 
 
 def _lengths(run: Run) -> Json | None:
