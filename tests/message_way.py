@@ -45,18 +45,24 @@ LINKS: dict[str, Any] = {
     "delivered": {"latency": "5ms"},
     "lost": {"latency": "5ms", "loss": 1.0},
     "duplicate": {"latency": "5ms", "duplicate": 1.0},
+    "framed": {"latency": "5ms"},
 }
+DIM, FEW = 512, 4
+"""Numbers of a model whose body lies in shared memory, where an answer may need no stream; and of one in a frame."""
 
 
 def scenario(world: Any, fate: str) -> dict[str, Any]:
-    """Two nodes, whose messages all have the fate. Waits end by a deadline where these are lost, and nowhere else."""
+    """Two nodes, whose messages all have the fate, or are delivered in frames of a few bytes.
+
+    Waits end by a deadline where messages are lost, and nowhere else.
+    """
     return {
         "schema": "netdfl/1",
         "name": fate,
         "nodes": 2,
         "rounds": ROUNDS,
         "world": world,
-        "task": {"kind": "consensus", "dim": 512},
+        "task": {"kind": "consensus", "dim": FEW if fate == "framed" else DIM},
         "algorithm": "dpsgd",
         "topology": {"kind": "full"},
         "links": {"default": LINKS[fate]},

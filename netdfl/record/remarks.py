@@ -170,8 +170,9 @@ def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare
     for (_, node, _, _), at_s, weight in twice:
         lost = [each for each in restarts if each["node"] == node and each["state"] == "lost"]
         before = [each for each in lost if each["returned_s"] <= at_s]
-        if before and before[-1]["lost_weight"] is not None:
-            before[-1]["lost_weight"] -= weight
+        held = before[-1:] or lost[:1]  # whose sender has ended before its receiver returned
+        if held and held[0]["lost_weight"] is not None:
+            held[0]["lost_weight"] -= weight
 
 
 class GivenUpCounts(NamedTuple):

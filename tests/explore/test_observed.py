@@ -146,6 +146,12 @@ RECORDS: dict[str, list[tuple[Any, ...]]] = {
         *sent(data(5, (0, 1), "delivered")),
         *(event(9, 0, round, "unacknowledged", dst=1, step=0, weight=0.0625 * round) for round in (1, 2, 5)),
     ],
+    "kept by its sender, which ended before its receiver returned": [
+        *sent(data(1, (0, 1), "delivered")),
+        event(3, 1, 2, "crash", state="lost", weight=1.0),
+        event(4, 0, 1, "unacknowledged", dst=1, step=0, weight=0.25),
+        event(9, 1, 2, "restart"),
+    ],
     "kept by its sender, which sent it again after a crash": [
         *sent(data(1, (0, 1), "delivered")),
         event(2, 0, 1, "unacknowledged", dst=1, step=0, weight=0.25),
@@ -164,6 +170,7 @@ LOST = {
     "taken by two lives, of which one lost it": 0.75,
     "refused by the next life": 0.75,
     "kept by its sender to the end": 1 - 0.0625,
+    "kept by its sender, which ended before its receiver returned": 0.75,
     "kept by its sender, which sent it again after a crash": 1.0,
 }
 
