@@ -13,6 +13,7 @@ import typer
 from netdfl.cli.options import RunPath, say_notes
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
+from netdfl.core.files import writing
 from netdfl.core.units import parse_time_ns
 
 
@@ -103,6 +104,10 @@ def calibrate(
     from netdfl.packets.calibration.fit import compare, fit, markdown, put, write
     from netdfl.packets.calibration.measure import measured
 
+    with writing(out, more="; name another file with --out"):  # before minutes of measuring
+        out.parent.mkdir(parents=True, exist_ok=True)
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; name a file with --out")
     table = fit(measured(seed, scale, times / "fit.json" if times else None))
     write(table, out)
     comparison = markdown(compare(table, measured(seed + 1, scale, times / "repeat.json" if times else None)))
