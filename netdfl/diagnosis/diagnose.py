@@ -23,12 +23,16 @@ from netdfl.diagnosis.why import Grounds
 
 
 def diagnose(
-    snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = None, allows: Allows = lambda setting: True
+    snapshot: Snapshot,
+    *,
+    patience_ns: int,
+    window: Snapshot | None = None,
+    allows: Allows | None = lambda setting: True,
 ) -> list[Finding]:
     """Return all stalls that a snapshot shows: the permanent ones, then those that have lasted `patience_ns`.
 
     `window` is an earlier snapshot; if messages have passed since then without progress, that is a livelock. `allows`
-    returns whether the scenario could be given a setting; remedies are such settings.
+    returns whether the scenario could be given a setting; remedies are such settings. None: remedies are not sought.
     """
     found = find_stuck(snapshot)
     roots = {node for finding in found for node in finding.roots}
@@ -42,6 +46,8 @@ def diagnose(
     found += [finding for finding in slow if finding not in (*alone, *idle)]
     livelock = find_livelock(window, snapshot) if window is not None and not found else None
     found += [] if livelock is None else [livelock]
+    if allows is None:
+        return [replace(finding, remedies=None) for finding in found]
     trials = Trials(snapshot, CHANGES)
     return [advise(finding, snapshot, allows, trials) for finding in found]
 

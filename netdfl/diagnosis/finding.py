@@ -57,7 +57,7 @@ class Finding:
         permanent: whether nothing that can still happen ends it.
         suspected: whether it was seen in only one snapshot, of a fleet that moved meanwhile.
         over: whether it has ended.
-        remedies: the settings by which it would have ended, as a scenario writes them.
+        remedies: the settings by which it would have ended, as a scenario writes them; None: nobody looked for them.
         ended_by: how it was ended.
     """
 
@@ -75,7 +75,7 @@ class Finding:
     permanent: bool = False
     suspected: bool = False
     over: bool = False
-    remedies: tuple[str, ...] = ()
+    remedies: tuple[str, ...] | None = ()
     ended_by: str = ""
 
     @property
@@ -88,7 +88,7 @@ class Finding:
         """The stall in a few sentences: the waits with their reasons, their beginning, and the remedies."""
         ended = f" ({self.ended_by})" if self.ended_by else ""
         seen = f", last seen so at {words.seconds(self.seen_ns)}" if self.seen_ns > self.found_ns else ""
-        return f"{self.what}{ended}. Since {words.seconds(self.began_ns)}{seen}. {self._advice()}"
+        return f"{self.what}{ended}. Since {words.seconds(self.began_ns)}{seen}. {self._advice()}".rstrip()
 
     def _advice(self) -> str:
         settings = words.listed((f"`{remedy}`" for remedy in self.remedies), "or") if self.remedies else ""
@@ -97,7 +97,8 @@ class Finding:
             without = "" if not settings else f"; {settings} would {'go on' if self.permanent else 'not wait for it'}"
             return f"{again}{without}."
         if self.permanent or self.suspected:
-            return f"{settings} would go on." if settings else "No setting of the scenario would end it."
+            without = "" if self.remedies is None else "No setting of the scenario would end it."
+            return f"{settings} would go on." if settings else without
         if self.over:
             return f"It is over; {settings} would not have waited for it." if settings else "It is over."
         ends = (
@@ -151,7 +152,7 @@ class Finding:
         """Return the entry for `result.json`."""
         return {
             "text": self.text,
-            "remedies": list(self.remedies),
+            "remedies": list(self.remedies or ()),
             "cause": self.cause.value,
             "round": self.round,
             "roots": list(self.roots),

@@ -124,7 +124,7 @@ class StallWatch:
         self.pace = Pace(fleet.nodes)
         self.history = FindingHistory()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
-        self.allows: Allows = settings_of(fleet.scenario) if fleet.directory.kept else lambda setting: False
+        self.allows: Allows | None = settings_of(fleet.scenario) if fleet.directory.kept else None
         self.window = Window()
         self.over = self.awaits_links = False
         self.unfinished: list[str] = []
