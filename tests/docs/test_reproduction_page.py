@@ -1,4 +1,4 @@
-"""The two readings of FedSynSAM stand on the page as the rows and the table beside it have them."""
+"""The readings of FedSynSAM and the settings of FedSMOO stand on the page as the files beside it have them."""
 
 from __future__ import annotations
 
@@ -39,3 +39,16 @@ def test_the_second_reading_is_that_of_its_table(name: str) -> None:
     measured = f"{row['measured']:.2f} ± {row['std']:.2f}" if several else f"{row['measured']:.2f}"
     assert shown(name)[2].startswith(f"[{measured}](")
     assert several or shown(name)[2].endswith(f", seed {row['seeds'][0]} alone")
+
+
+def test_the_settings_of_fedsmoo_are_those_of_their_tables() -> None:
+    text = (DOCS / "reproduction.md").read_text("utf-8").partition("### FedSMOO, its penalty")[2].partition("###")[0]
+    lines = re.findall(r"^\| (.+?) \| (.+?) \| \[(.+?)\]\(reproduction/(.+?)\.md\) \|$", text, re.MULTILINE)
+    assert len(lines) == 9
+    for changed, printed, measured, name in lines:
+        made = json.loads((DOCS / "reproduction" / f"{name}.json").read_text("utf-8"))
+        cell = "Fashion-MNIST/Path(1)/10 clients/FedSMOO/QSGD-4bit"
+        (row,) = [each for each in made["rows"] if each["cell"] == cell]
+        assert printed == f"{row['published']:.2f} ± {row['published_std']:.2f}"
+        assert (measured, row["seeds"]) == (f"{row['measured']:.2f}", [0])
+        assert made["sets"] == ([] if changed == "nothing" else [f"algorithm.{changed.strip('`')}"])
