@@ -100,7 +100,8 @@ class NodeState(NamedTuple):
             z_begun = y if weight == 1.0 else y / weight  # no copy at weight 1, where the first gradient is taken at y
             statistics.begin(z_begun, self.statistics)
         trained_by = requested(alg.local, self.local, y, self.received, weight, data, view)
-        local, update = _checked(alg.local, (yield from trained_by), y)
+        writes = _writes(y)
+        local, update = _checked(alg.local, (yield from trained_by), y, writes)
         if not finite(update.x):
             raise NotFiniteError("a parameter became infinite or NaN", -1)
         kept = None
@@ -170,26 +171,44 @@ def _is_own(kind: type) -> bool:
     return kind.__module__.partition(".")[0] != "netdfl"
 
 
-def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
-    """Return `found`, a local solver's result from `y`. Raises OwnPartError if a user's solver returned a wrong one."""
+def _writes(y: Tensor) -> int:
+    """Return how often a vector, or one that shares its memory, was written to in place; 0 where nobody counts it."""
+    return getattr(y, "_version", 0)
+
+
+def _checked(solver: LocalSolver, found: Any, y: Tensor, writes: int) -> tuple[Any, Update]:
+    """Return `found`, a local solver's result from `y`, which had been written to so often (`writes`) before.
+
+    Raises OwnPartError if a user's solver returned a wrong one, or wrote to `y`, with which other nodes may begin, too.
+    """
     checked: tuple[Any, Update] = found
     if not _is_own(type(solver)):
         return checked
-    wrong = ""
-    if not isinstance(found, tuple) or len(found) != 2:
-        wrong = f"returned {type(found).__name__}"
-    elif not isinstance(found[1], Update):
-        wrong = f"returned (state, {type(found[1]).__name__})"
-    elif getattr(found[1].x, "shape", None) != y.shape:
-        wrong = (
-            f"returned an update to a vector of {tuple(getattr(found[1].x, 'shape', ()))} from one of {tuple(y.shape)}"
-        )
+    wrong, remedy = _fault_of(found, y), "return (state, Update(before, x)) from train"
+    if not wrong and _writes(y) != writes:
+        wrong, remedy = "wrote to the vector that it was given", "begin with a copy: y = x.clone()"
     if wrong:
         kind = type(solver)
         place = defined_at(getattr(kind, "solve" if hasattr(kind, "solve") else "train", kind)) or defined_at(kind)
         told = f"the local solver {kind.__name__} {wrong}" + (f" ({place})" if place else "")
-        raise OwnPartError(told, "return (state, Update(before, x)) from train")
+        raise OwnPartError(told, remedy)
     return checked
+
+
+def _fault_of(found: Any, y: Tensor) -> str:
+    """Return what is wrong with the result of a local solver that began at `y`; empty if nothing is."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        return f"returned {type(found).__name__}"
+    if not isinstance(found[1], Update):
+        return f"returned (state, {type(found[1]).__name__})"
+    x: Any = found[1].x
+    if getattr(x, "shape", None) != y.shape:
+        return f"returned an update to a vector of {tuple(getattr(x, 'shape', ()))} from one of {tuple(y.shape)}"
+    if not isinstance(x, type(y)):
+        return f"returned an update to a {type(x).__name__} from a {type(y).__name__}"
+    if x.dtype != y.dtype:
+        return f"returned an update to a vector of {x.dtype} from one of {y.dtype}"
+    return "returned a vector that requires a gradient, which it may not" if getattr(x, "requires_grad", False) else ""
 
 
 @dataclass(eq=False, slots=True)

@@ -103,6 +103,14 @@ def mine(exchange, /):
         ("(state, y)", "returned (state, Tensor)"),
         ("(state, Update(y, y[:3]))", "returned an update to a vector of (3,) from one of (64,)"),
         ("(state, Update(y, 7))", "returned an update to a vector of () from one of (64,)"),
+        ("(state, Update(y, y.numpy()))", "returned an update to a ndarray from a Tensor"),
+        ("(state, Update(y, y.half()))", "returned an update to a vector of torch.float16 from one of torch.float64"),
+        (
+            "(state, Update(y, y.clone().requires_grad_()))",
+            "returned a vector that requires a gradient, which it may not",
+        ),
+        ("(state, Update(y, y.mul_(0.5)))", "wrote to the vector that it was given"),
+        ("(state, Update(y, y.view(8, 8).t().add_(1).t().reshape(-1)))", "wrote to the vector that it was given"),
     ],
 )
 def test_a_solver_that_returns_something_else_is_refused_with_its_place(
