@@ -8,6 +8,8 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
+from xxhash import xxh3_64_intdigest
+
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.compression.vector import finite
 from netdfl.core.errors import NotFiniteError, OwnPartError
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FamilyName = Literal["gossip", "server", "bilateral", "overlap"]
 OwnScheme = Literal["choco", "deepsqueeze"]
+LOOKED_AT = 5
+"""The first rounds, in which is looked for what a user's mixing writes to; it does so in each, or hardly ever."""
 AS_THEY_ARE: AbstractContextManager[None] = nullcontext()
 """A context that leaves random generators as they are, for algorithms without a user's own parts."""
 
@@ -122,7 +126,13 @@ class NodeState(NamedTuple):
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
         """Mix the messages received in the round's mixing step number `step`; return the new state and update."""
+        looked = view.round < LOOKED_AT and _is_own(alg.mixing.__class__)
+        before = _digests(inbox) if looked else []
         mixing, mixed, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
+        if looked and _digests(inbox) != before:
+            kind = type(alg.mixing)
+            told = f"the mixing {kind.__name__} wrote to a vector that it received, and others may read: clone it first"
+            raise OwnPartError(f"{told}{_placed(kind, 'mix')}")
         same = mixing is self.mixing and received is self.received
         after = self if same else self._replace(mixing=mixing, received=received)
         if alg.mixing.push and self.z is None and not has_mass(alg.mixing.weight(mixing)):
@@ -171,6 +181,18 @@ def _is_own(kind: type) -> bool:
     return kind.__module__.partition(".")[0] != "netdfl"
 
 
+def _placed(kind: type, method: str) -> str:
+    """Return the place of a method of a user's class in brackets, or that of the class; empty if neither is known."""
+    place = defined_at(getattr(kind, method, kind)) or defined_at(kind)
+    return f" ({place})" if place else ""
+
+
+def _digests(inbox: Inbox) -> list[int]:
+    """Return a digest of each vector of the messages, whose memory other receivers may share."""
+    arrays = (array for message in inbox.messages for array in message.payload.arrays.values())
+    return [xxh3_64_intdigest(array.data) for array in arrays]
+
+
 def _writes(y: Tensor) -> int:
     """Return how often a vector, or one that shares its memory, was written to in place; 0 where nobody counts it."""
     return getattr(y, "_version", 0)
@@ -186,12 +208,11 @@ def _checked(solver: LocalSolver, found: Any, y: Tensor, writes: int) -> tuple[A
         return checked
     wrong, remedy = _fault_of(found, y), "return (state, Update(before, x)) from train"
     if not wrong and _writes(y) != writes:
-        wrong, remedy = "wrote to the vector that it was given", "begin with a copy: y = x.clone()"
+        wrong, remedy = "wrote to the vector that it was given: clone it first", "as in y = x.clone()"
     if wrong:
         kind = type(solver)
-        place = defined_at(getattr(kind, "solve" if hasattr(kind, "solve") else "train", kind)) or defined_at(kind)
-        told = f"the local solver {kind.__name__} {wrong}" + (f" ({place})" if place else "")
-        raise OwnPartError(told, remedy)
+        place = _placed(kind, "solve" if hasattr(kind, "solve") else "train")
+        raise OwnPartError(f"the local solver {kind.__name__} {wrong}{place}", remedy)
     return checked
 
 

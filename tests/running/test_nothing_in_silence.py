@@ -109,8 +109,11 @@ def mine(exchange, /):
             "(state, Update(y, y.clone().requires_grad_()))",
             "returned a vector that requires a gradient, which it may not",
         ),
-        ("(state, Update(y, y.mul_(0.5)))", "wrote to the vector that it was given"),
-        ("(state, Update(y, y.view(8, 8).t().add_(1).t().reshape(-1)))", "wrote to the vector that it was given"),
+        ("(state, Update(y, y.mul_(0.5)))", "wrote to the vector that it was given: clone it first"),
+        (
+            "(state, Update(y, y.view(8, 8).t().add_(1).t().reshape(-1)))",
+            "wrote to the vector that it was given: clone it first",
+        ),
     ],
 )
 def test_a_solver_that_returns_something_else_is_refused_with_its_place(
@@ -186,3 +189,44 @@ def test_a_finished_run_says_how_to_train_on(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"has ended with verdict done; to train on .*task\.model\.initial="):
         resume(tmp_path / "run")
+
+
+MIXING = """
+from dataclasses import dataclass
+from netdfl.extend import MixResult, RowMixing, Stateless, gossip, local_sgd, AnySgd, pack, to_all, vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(Stateless, RowMixing):
+    def outgoing(self, state, update, step, view):
+        return state, to_all(view, pack(update.x))
+
+    def mix(self, state, update, inbox, step, view):
+        x = view.self_weight * update.x
+        for message in inbox:
+            v = {}
+            v *= view.in_weights[message.src]
+            x = x + v
+        return MixResult(state, update._replace(x=x))
+
+
+def mine(exchange, /, *, sgd: AnySgd = AnySgd(local_steps=1)):
+    return gossip(exchange, local_sgd(sgd), mixing=Own())
+"""
+
+
+@pytest.mark.parametrize(("reads", "tells"), [("vector(message, x)", True), ("vector(message, x).clone()", False)])
+def test_a_mixing_that_writes_to_what_others_receive_too_is_told_with_its_place(
+    reads: str, tells: bool, tmp_path: Path
+) -> None:
+    """Simulated nodes, and those of one machine with large models, share the memory of a message."""
+    (tmp_path / "own.py").write_text(DATA + MIXING.replace("{}", reads))
+    line = (tmp_path / "own.py").read_text().splitlines().index(
+        "    def mix(self, state, update, inbox, step, view):"
+    ) + 1
+    task = "task: {dataset: {name: 'own:whole'}, model: {name: mlp, hidden: [4]}}\n"
+    (tmp_path / "s.yaml").write_text(BASE + task + "algorithm: 'own:mine'\n")
+    result = netdfl.run(tmp_path / "s.yaml", out=tmp_path / "run", page=False).result
+    told = "the mixing Own wrote to a vector that it received, and others may read: clone it first"
+    assert any(f"{told} ({tmp_path}/own.py:{line})" in reason for reason in result["reasons"]) is tells
+    assert (result["verdict"] == "done") is not tells
