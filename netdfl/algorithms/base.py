@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -126,13 +126,8 @@ class NodeState(NamedTuple):
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
         """Mix the messages received in the round's mixing step number `step`; return the new state and update."""
-        looked = view.round < LOOKED_AT and _is_own(alg.mixing.__class__)
-        before = _digests(inbox) if looked else []
-        mixing, mixed, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
-        if looked and _digests(inbox) != before:
-            kind = type(alg.mixing)
-            told = f"the mixing {kind.__name__} wrote to a vector that it received, and others may read: clone it first"
-            raise OwnPartError(f"{told}{_placed(kind, 'mix')}")
+        with unwritten(alg.mixing, inbox, view, "mix"):
+            mixing, mixed, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
         same = mixing is self.mixing and received is self.received
         after = self if same else self._replace(mixing=mixing, received=received)
         if alg.mixing.push and self.z is None and not has_mass(alg.mixing.weight(mixing)):
@@ -185,6 +180,24 @@ def _placed(kind: type, method: str) -> str:
     """Return the place of a method of a user's class in brackets, or that of the class; empty if neither is known."""
     place = defined_at(getattr(kind, method, kind)) or defined_at(kind)
     return f" ({place})" if place else ""
+
+
+def unwritten(mixing: Any, inbox: Inbox, view: View, method: str) -> AbstractContextManager[None]:
+    """Raise OwnPartError if a user's mixing writes to a vector of `inbox` in the context, by the method of this name.
+
+    It is looked for in the first rounds.
+    """
+    looked = view.round < LOOKED_AT and _is_own(mixing.__class__)
+    return _unwritten(mixing.__class__, inbox, method) if looked else AS_THEY_ARE
+
+
+@contextmanager
+def _unwritten(kind: type, inbox: Inbox, method: str) -> Iterator[None]:
+    before = _digests(inbox)
+    yield
+    if _digests(inbox) != before:
+        told = f"the mixing {kind.__name__} wrote to a vector that it received, and others may read: clone it first"
+        raise OwnPartError(f"{told}{_placed(kind, method)}")
 
 
 def _digests(inbox: Inbox) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext
+from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext, unwritten
 from netdfl.algorithms.bilateral import bilateral
 from netdfl.algorithms.overlap import overlap
 from netdfl.core.types import Inbox, Outbox, Role, View
@@ -55,7 +55,8 @@ async def server(ctx: RoundContext, alg: Algorithm) -> None:
 async def _serve(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> NodeState:
     await ctx.send(view, DOWN, await ctx.do(alg.mixing.broadcast, s.mixing, s.x, view))
     inbox = await ctx.gather(view, UP, alg.wait)
-    mixing, x = await ctx.do(alg.mixing.aggregate, s.mixing, s.x, inbox, view)
+    with unwritten(alg.mixing, inbox, view, "aggregate"):
+        mixing, x = await ctx.do(alg.mixing.aggregate, s.mixing, s.x, inbox, view)
     return s._replace(x=x, mixing=mixing)
 
 
@@ -63,7 +64,8 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
     server = () if view.server is None else (view.server,)  # without which there is no round, gone or not
     inbox = await ctx.gather(view, DOWN, replace(alg.wait, patience=PATIENCE, essential=True), server)
     inbox = of_server(inbox, view)
-    adopted = await ctx.do(alg.mixing.adopt, inbox, s.x, view)
+    with unwritten(alg.mixing, inbox, view, "adopt"):
+        adopted = await ctx.do(alg.mixing.adopt, inbox, s.x, view)
     if adopted is None:
         return s
     x, received = adopted

@@ -230,3 +230,32 @@ def test_a_mixing_that_writes_to_what_others_receive_too_is_told_with_its_place(
     told = "the mixing Own wrote to a vector that it received, and others may read: clone it first"
     assert any(f"{told} ({tmp_path}/own.py:{line})" in reason for reason in result["reasons"]) is tells
     assert (result["verdict"] == "done") is not tells
+
+
+SERVED = """
+from netdfl.extend import AnySgd, Averaging, Entry, Received, local_sgd, server, vector
+
+
+class Own(Averaging):
+    def adopt(self, inbox, like, view):
+        for message in inbox:
+            return vector(message, like).{}(0.5), Received()
+
+
+def build(exchange, /, *, sgd: AnySgd = AnySgd(local_steps=1)):
+    return server(exchange, local_sgd(sgd), Own())
+
+
+mine = Entry(build=build, family="server", needs=frozenset({"server"}), source="own")
+"""
+
+
+@pytest.mark.parametrize(("writes", "tells"), [("mul_", True), ("mul", False)])
+def test_a_client_that_writes_to_what_the_server_sent_to_all_is_told(writes: str, tells: bool, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(DATA + SERVED.replace("{}", writes))
+    task = "task: {dataset: {name: 'own:whole'}, model: {name: mlp, hidden: [4]}}\n"
+    star = BASE.replace("topology: ring", "topology: star")
+    (tmp_path / "s.yaml").write_text(star + task + "algorithm: 'own:mine'\n")
+    result = netdfl.run(tmp_path / "s.yaml", out=tmp_path / "run", page=False).result
+    assert any("the mixing Own wrote to a vector that it received" in reason for reason in result["reasons"]) is tells
+    assert (result["verdict"] == "done") is not tells
