@@ -100,6 +100,37 @@ def test_a_call_that_does_not_fit_a_part_is_answered_by_the_signature(tmp_path: 
     assert "write it as def mine(num_nodes, streams, /, *, ...)" in said
 
 
+LACKING = """
+from netdfl.extend import AggregationWrapper, AnySgd, Averaging, Entry, RowMixing, Stateless, gossip, local_sgd, server
+
+
+class Bare:
+    def init(self, x, view):
+        return ()
+
+
+class Served(AggregationWrapper):
+    pass
+
+
+def solved(exchange, /):
+    return gossip(exchange, Bare())
+
+
+def mixed(exchange, /, *, sgd: AnySgd = AnySgd()):
+    return gossip(exchange, local_sgd(sgd), mixing=type("Mixed", (Stateless, RowMixing), {})())
+
+
+def started(exchange, /, *, sgd: AnySgd = AnySgd()):
+    return gossip(exchange, local_sgd(sgd), start=Bare())
+
+
+def wrapped(exchange, /, *, sgd: AnySgd = AnySgd()):
+    return server(exchange, local_sgd(sgd), Served(inner=Averaging()))
+
+
+served = Entry(build=wrapped, family="server", needs=frozenset({"server"}), source="own")
+"""
 OWN_METHOD = """
 
 from netdfl.extend import AnySgd, gossip, local_sgd
@@ -131,6 +162,24 @@ def test_a_mistake_in_forward_is_found_when_loading(tmp_path: Path, slip: str, t
     said = refused(tmp_path, "model", FORWARD.format(slip=slip, training=training))
     assert f"({tmp_path / 'parts.py'}:{14 if slip == 'x[:, :, :3]' else 13})" in said
     assert "write it as" not in said
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("solved", "made an algorithm whose local, Bare, lacks train, after_mix"),
+        ("mixed", "made an algorithm whose mixing, Mixed, lacks outgoing, mix"),
+        ("started", "made an algorithm whose start, Bare, lacks begin, trained"),
+        ("served", "made an algorithm whose mixing, Served, lacks init_server, broadcast, aggregate"),
+    ],
+)
+def test_an_algorithm_whose_parts_lack_a_method_is_refused(tmp_path: Path, method: str, said: str) -> None:
+    file = written(tmp_path, "algorithm", LACKING)
+    text = file.read_text().replace("parts:mine", f"parts:{method}")
+    file.write_text(text.replace("topology: ring", "topology: star") if method == "served" else text)
+    with pytest.raises(ScenarioError, match=said) as caught:
+        load(file)
+    assert [problem.line for problem in caught.value.problems] == [5]
 
 
 @pytest.mark.parametrize("what", ["topology", "weights", "selection"])
