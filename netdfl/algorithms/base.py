@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
-from xxhash import xxh3_64_intdigest
-
 from netdfl.algorithms.exchange import WaitPolicy
+from netdfl.algorithms.own import LOOKED_AT, check_sent, checked, is_own, looked_at, writes_to
 from netdfl.compression.vector import finite
-from netdfl.core.errors import NotFiniteError, OwnPartError
+from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.core.whose import defined_at
 from netdfl.mixing.base import has_mass
 from netdfl.training.base import StepRequests, Update, alone, requested
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FamilyName = Literal["gossip", "server", "bilateral", "overlap"]
 OwnScheme = Literal["choco", "deepsqueeze"]
-LOOKED_AT = 5
-"""The first rounds, in which is looked for what a user's mixing writes to; it does so in each, or hardly ever."""
 AS_THEY_ARE: AbstractContextManager[None] = nullcontext()
 """A context that leaves random generators as they are, for algorithms without a user's own parts."""
 
@@ -104,8 +100,8 @@ class NodeState(NamedTuple):
             z_begun = y if weight == 1.0 else y / weight  # no copy at weight 1, where the first gradient is taken at y
             statistics.begin(z_begun, self.statistics)
         trained_by = requested(alg.local, self.local, y, self.received, weight, data, view)
-        writes = _writes(y)
-        local, update = _checked(alg.local, (yield from trained_by), y, writes)
+        writes = writes_to(y)
+        local, update = checked(alg.local, (yield from trained_by), y, writes)
         if not finite(update.x):
             raise NotFiniteError("a parameter became infinite or NaN", -1)
         kept = None
@@ -121,13 +117,16 @@ class NodeState(NamedTuple):
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
         """Return the new state, and the messages to send in the round's mixing step number `step`."""
-        mixing, outbox = alg.mixing.outgoing(self.mixing, update, step, view)
+        found = alg.mixing.outgoing(self.mixing, update, step, view)
+        if view.round < LOOKED_AT:
+            check_sent(alg.mixing, found, view)
+        mixing, outbox = found
         return self if mixing is self.mixing else self._replace(mixing=mixing), outbox
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
         """Mix the messages received in the round's mixing step number `step`; return the new state and update."""
-        with unwritten(alg.mixing, inbox, view, "mix"):
-            mixing, mixed, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
+        mix = alg.mixing.mix if view.round >= LOOKED_AT else looked_at(alg.mixing)
+        mixing, mixed, received = mix(self.mixing, update, inbox, step, view)
         same = mixing is self.mixing and received is self.received
         after = self if same else self._replace(mixing=mixing, received=received)
         if alg.mixing.push and self.z is None and not has_mass(alg.mixing.weight(mixing)):
@@ -170,81 +169,6 @@ def _keeps_statistics(kind: type) -> bool:
     return issubclass(kind, KeepsStatistics)
 
 
-@cache
-def _is_own(kind: type) -> bool:
-    """Return whether the class of an algorithm's part is a user's own and not netdfl's."""
-    return kind.__module__.partition(".")[0] != "netdfl"
-
-
-def _placed(kind: type, method: str) -> str:
-    """Return the place of a method of a user's class in brackets, or that of the class; empty if neither is known."""
-    place = defined_at(getattr(kind, method, kind)) or defined_at(kind)
-    return f" ({place})" if place else ""
-
-
-def unwritten(mixing: Any, inbox: Inbox, view: View, method: str) -> AbstractContextManager[None]:
-    """Raise OwnPartError if a user's mixing writes to a vector of `inbox` in the context, by the method of this name.
-
-    It is looked for in the first rounds.
-    """
-    looked = view.round < LOOKED_AT and _is_own(mixing.__class__)
-    return _unwritten(mixing.__class__, inbox, method) if looked else AS_THEY_ARE
-
-
-@contextmanager
-def _unwritten(kind: type, inbox: Inbox, method: str) -> Iterator[None]:
-    before = _digests(inbox)
-    yield
-    if _digests(inbox) != before:
-        told = f"the mixing {kind.__name__} wrote to a vector that it received, and others may read: clone it first"
-        raise OwnPartError(f"{told}{_placed(kind, method)}")
-
-
-def _digests(inbox: Inbox) -> list[int]:
-    """Return a digest of each vector of the messages, whose memory other receivers may share."""
-    arrays = (array for message in inbox.messages for array in message.payload.arrays.values())
-    return [xxh3_64_intdigest(array.data) for array in arrays]
-
-
-def _writes(y: Tensor) -> int:
-    """Return how often a vector, or one that shares its memory, was written to in place; 0 where nobody counts it."""
-    return getattr(y, "_version", 0)
-
-
-def _checked(solver: LocalSolver, found: Any, y: Tensor, writes: int) -> tuple[Any, Update]:
-    """Return `found`, a local solver's result from `y`, which had been written to so often (`writes`) before.
-
-    Raises OwnPartError if a user's solver returned a wrong one, or wrote to `y`, with which other nodes may begin, too.
-    """
-    checked: tuple[Any, Update] = found
-    if not _is_own(type(solver)):
-        return checked
-    wrong, remedy = _fault_of(found, y), "return (state, Update(before, x)) from train"
-    if not wrong and _writes(y) != writes:
-        wrong, remedy = "wrote to the vector that it was given: clone it first", "as in y = x.clone()"
-    if wrong:
-        kind = type(solver)
-        place = _placed(kind, "solve" if hasattr(kind, "solve") else "train")
-        raise OwnPartError(f"the local solver {kind.__name__} {wrong}{place}", remedy)
-    return checked
-
-
-def _fault_of(found: Any, y: Tensor) -> str:
-    """Return what is wrong with the result of a local solver that began at `y`; empty if nothing is."""
-    if not isinstance(found, tuple) or len(found) != 2:
-        return f"returned {type(found).__name__}"
-    if not isinstance(found[1], Update):
-        return f"returned (state, {type(found[1]).__name__})"
-    x: Any = found[1].x
-    if getattr(x, "shape", None) != y.shape:
-        return f"returned an update to a vector of {tuple(getattr(x, 'shape', ()))} from one of {tuple(y.shape)}"
-    if not isinstance(x, type(y)):
-        return f"returned an update to a {type(x).__name__} from a {type(y).__name__}"
-    if x.dtype != y.dtype:
-        return f"returned an update to a vector of {x.dtype} from one of {y.dtype}"
-    return "returned a vector that requires a gradient, which it may not" if getattr(x, "requires_grad", False) else ""
-
-
 @dataclass(eq=False, slots=True)
 class LocalRound:
     """A local round to be computed: by a plain call, or through requests for its steps.
@@ -269,7 +193,7 @@ class LocalRound:
     def drawing(self) -> AbstractContextManager[object]:
         """Make random numbers that a user's code draws inside the context depend on (node, round) alone."""
         drawing = getattr(self.data, "drawing", None)
-        return AS_THEY_ARE if drawing is None else drawing(anyway=_is_own(type(self.alg.local)))
+        return AS_THEY_ARE if drawing is None else drawing(anyway=is_own(type(self.alg.local)))
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
         """Train, yielding requests for the steps, which another function computes."""

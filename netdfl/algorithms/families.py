@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext, unwritten
+from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext
 from netdfl.algorithms.bilateral import bilateral
 from netdfl.algorithms.overlap import overlap
+from netdfl.algorithms.own import unwritten
 from netdfl.core.types import Inbox, Outbox, Role, View
 from netdfl.mixing.base import StatefulAggregation
 from netdfl.mixing.slow_momentum import SlowMomentum

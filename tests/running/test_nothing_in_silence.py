@@ -259,3 +259,55 @@ def test_a_client_that_writes_to_what_the_server_sent_to_all_is_told(writes: str
     result = netdfl.run(tmp_path / "s.yaml", out=tmp_path / "run", page=False).result
     assert any("the mixing Own wrote to a vector that it received" in reason for reason in result["reasons"]) is tells
     assert (result["verdict"] == "done") is not tells
+
+
+RETURNING = """
+from netdfl.extend import AnySgd, MixResult, RowMixing, Stateless, gossip, local_sgd, pack, to_all
+
+
+class Own(Stateless, RowMixing):
+    def outgoing(self, state, update, step, view):
+        sent = to_all(view, pack(update.x))
+        return SENT
+
+    def mix(self, state, update, inbox, step, view):
+        x = update.x
+        return MIXED
+
+
+def mine(exchange, /, *, sgd: AnySgd = AnySgd(local_steps=1)):
+    return gossip(exchange, local_sgd(sgd), mixing=Own())
+"""
+RIGHT = {"SENT": "state, sent", "MIXED": "MixResult(state, update)"}
+
+
+@pytest.mark.parametrize(
+    ("what", "instead", "said"),
+    [
+        ("SENT", "None", "returned None from outgoing: return (state, outbox)"),
+        ("SENT", "sent", "returned dict from outgoing: return (state, outbox)"),
+        ("SENT", "state, {0: update.x}", "sends a Tensor, which is no payload: pack(x) makes one"),
+        ("SENT", "state, {9: pack(update.x)}", "sends to 9, and nodes are 0 to 3: send to view.out_neighbors"),
+        ("MIXED", "None", "returned None from mix: return MixResult(state, update)"),
+        ("MIXED", "(state, update)", "returned (NoState, Update) from mix: return MixResult(state, update)"),
+        ("MIXED", "MixResult(state, x)", "returned MixResult from mix: return MixResult(state, update)"),
+        ("MIXED", "MixResult(state, update._replace(x=x[:3]))", "returned an update to a vector of (3,) from one of"),
+        ("MIXED", "MixResult(state, update._replace(x=x.numpy()))", "returned an update to a ndarray from a Tensor"),
+        ("MIXED", "MixResult(state, update._replace(x=x.double()))", "returned an update to a vector of torch.float64"),
+        ("MIXED", "MixResult(state, update)", ""),
+    ],
+)
+def test_a_mixing_that_returns_something_else_is_told_with_its_place(
+    what: str, instead: str, said: str, tmp_path: Path
+) -> None:
+    program = RETURNING
+    for name, text in (RIGHT | {what: instead}).items():
+        program = program.replace(name, text)
+    (tmp_path / "own.py").write_text(DATA + program)
+    task = "task: {dataset: {name: 'own:whole'}, model: {name: mlp, hidden: [4]}}\n"
+    (tmp_path / "s.yaml").write_text(BASE + task + "algorithm: 'own:mine'\n")
+    result = netdfl.run(tmp_path / "s.yaml", out=tmp_path / "run", page=False).result
+    assert (result["verdict"] == "done") is (said == "")
+    if said:
+        assert any(f"round 0: the mixing Own {said}" in reason for reason in result["reasons"])
+        assert any("own.py:" in reason for reason in result["reasons"])

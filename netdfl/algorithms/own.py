@@ -1,0 +1,161 @@
+"""Checks of what a user's own solver and mixing return, and of what they write to, while a run goes on.
+
+netdfl's own parts are not looked at. What a mixing does is looked at in the first rounds alone: it does so in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from xxhash import xxh3_64_intdigest
+
+from netdfl.core.errors import OwnPartError
+from netdfl.core.types import Inbox, Payload, View
+from netdfl.core.whose import defined_at
+from netdfl.training.base import Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netdfl.training.base import LocalSolver
+
+LOOKED_AT = 5
+"""The number of first rounds in which a user's mixing is looked at."""
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
+
+@cache
+def is_own(kind: type) -> bool:
+    """Return whether the class of an algorithm's part is a user's own and not netdfl's."""
+    return kind.__module__.partition(".")[0] != "netdfl"
+
+
+def _placed(kind: type, method: str) -> str:
+    """Return the place of a method of a user's class in brackets, or that of the class; empty if neither is known."""
+    place = defined_at(getattr(kind, method, kind)) or defined_at(kind)
+    return f" ({place})" if place else ""
+
+
+def unwritten(mixing: Any, inbox: Inbox, view: View, method: str) -> AbstractContextManager[None]:
+    """Raise OwnPartError if a user's mixing writes to a vector of `inbox` in the context, by the method of this name.
+
+    It is looked for in the first rounds.
+    """
+    looked = view.round < LOOKED_AT and is_own(mixing.__class__)
+    return _unwritten(mixing.__class__, inbox, method) if looked else _NOTHING
+
+
+@contextmanager
+def _unwritten(kind: type, inbox: Inbox, method: str) -> Iterator[None]:
+    before = _digests(inbox)
+    yield
+    same = _digests(inbox) == before
+    _check(kind, method, "" if same else "wrote to a vector that it received, and others may read: clone it first")
+
+
+def _check(kind: type, method: str, fault: str) -> None:
+    """Raise OwnPartError if there is a `fault` of the mixing class `kind`, with the place of its method."""
+    if fault:
+        raise OwnPartError(f"the mixing {kind.__name__} {fault}{_placed(kind, method)}")
+
+
+def check_sent(mixing: Any, found: Any, view: View) -> None:
+    """Check the result of `outgoing`, if the mixing is a user's. Raises OwnPartError."""
+    if is_own(mixing.__class__):
+        _check(mixing.__class__, "outgoing", _fault_of_sent(found, view))
+
+
+def looked_at(mixing: Any) -> Callable[..., Any]:
+    """Return the method `mix`; if the mixing is a user's, with a look at what it returns and writes to.
+
+    It raises OwnPartError.
+    """
+    if not is_own(mixing.__class__):
+        method: Callable[..., Any] = mixing.mix
+        return method
+
+    def mix(state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Any:
+        with _unwritten(mixing.__class__, inbox, "mix"):
+            found = mixing.mix(state, update, inbox, step, view)
+        _check(mixing.__class__, "mix", _fault_of_mixed(found, update))
+        return found
+
+    return mix
+
+
+def _fault_of_sent(found: Any, view: View) -> str:
+    """Return what is wrong with the result of `outgoing`; empty if nothing is."""
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], Mapping):
+        return f"returned {_kinds(found)} from outgoing: return (state, outbox)"
+    for node, payload in found[1].items():
+        if node not in range(view.num_nodes):
+            return f"sends to {node!r}, and nodes are 0 to {view.num_nodes - 1}: send to view.out_neighbors"
+        if not isinstance(payload, Payload):
+            return f"sends a {type(payload).__name__}, which is no payload: pack(x) makes one"
+    return ""
+
+
+def _fault_of_mixed(found: Any, update: Update) -> str:
+    """Return what is wrong with the result of `mix` with `update`; empty if nothing is."""
+    if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[1], Update):
+        return f"returned {_kinds(found)} from mix: return MixResult(state, update)"
+    return _unlike(found[1].x, update.x)
+
+
+def _kinds(found: Any) -> str:
+    """Return the types in a result as text: `None`, `(NoState, Update)`."""
+    if type(found) is tuple:
+        return f"({', '.join(type(each).__name__ for each in found)})"
+    return "None" if found is None else type(found).__name__
+
+
+def _digests(inbox: Inbox) -> list[int]:
+    """Return a digest of each vector of the messages, whose memory other receivers may share."""
+    arrays = (array for message in inbox.messages for array in message.payload.arrays.values())
+    return [xxh3_64_intdigest(array.data) for array in arrays]
+
+
+def writes_to(y: Tensor) -> int:
+    """Return how often a vector, or one that shares its memory, was written to in place; 0 where nobody counts it."""
+    return getattr(y, "_version", 0)
+
+
+def checked(solver: LocalSolver, found: Any, y: Tensor, writes: int) -> tuple[Any, Update]:
+    """Return `found`, a local solver's result from `y`, which had been written to so often (`writes`) before.
+
+    Raises OwnPartError if a user's solver returned a wrong one, or wrote to `y`, with which other nodes may begin, too.
+    """
+    checked: tuple[Any, Update] = found
+    if not is_own(type(solver)):
+        return checked
+    wrong, remedy = _fault_of(found, y), "return (state, Update(before, x)) from train"
+    if not wrong and writes_to(y) != writes:
+        wrong, remedy = "wrote to the vector that it was given: clone it first", "as in y = x.clone()"
+    if wrong:
+        kind = type(solver)
+        place = _placed(kind, "solve" if hasattr(kind, "solve") else "train")
+        raise OwnPartError(f"the local solver {kind.__name__} {wrong}{place}", remedy)
+    return checked
+
+
+def _fault_of(found: Any, y: Tensor) -> str:
+    """Return what is wrong with the result of a local solver that began at `y`; empty if nothing is."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        return f"returned {type(found).__name__}"
+    if not isinstance(found[1], Update):
+        return f"returned (state, {type(found[1]).__name__})"
+    return _unlike(found[1].x, y)
+
+
+def _unlike(x: Any, y: Tensor) -> str:
+    """Return in what the vector `x` of an update is unlike `y`, from which it was made; empty if in nothing."""
+    if getattr(x, "shape", None) != y.shape:
+        return f"returned an update to a vector of {tuple(getattr(x, 'shape', ()))} from one of {tuple(y.shape)}"
+    if not isinstance(x, type(y)):
+        return f"returned an update to a {type(x).__name__} from a {type(y).__name__}"
+    if x.dtype != y.dtype:
+        return f"returned an update to a vector of {x.dtype} from one of {y.dtype}"
+    return "returned a vector that requires a gradient, which it may not" if getattr(x, "requires_grad", False) else ""
