@@ -1,4 +1,4 @@
-"""Checks of what a user's own solver and mixing return, and of what they write to, while a run goes on.
+"""Checks of a user's own algorithm: of its parts, of what they return, and of what they write to while a run goes on.
 
 netdfl's own parts are not looked at. What a mixing does is looked at in the first rounds alone: it does so in each.
 """
@@ -15,12 +15,11 @@ from xxhash import xxh3_64_intdigest
 from netdfl.core.errors import OwnPartError
 from netdfl.core.types import Inbox, Payload, View
 from netdfl.core.whose import defined_at
-from netdfl.training.base import Update
+from netdfl.mixing.base import Aggregation, Mixing
+from netdfl.training.base import LocalSolver, RoundStart, Update
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from netdfl.training.base import LocalSolver
 
 LOOKED_AT = 5
 """The number of first rounds in which a user's mixing is looked at."""
@@ -33,8 +32,19 @@ def is_own(kind: type) -> bool:
     return kind.__module__.partition(".")[0] != "netdfl"
 
 
+def lacking(family: str, start: object, local: object, mixing: object) -> Iterator[tuple[str, str]]:
+    """Yield each part of an algorithm of a family that lacks members of its interface, and their names."""
+    parts = [("start", start, RoundStart), ("local", local, LocalSolver)]
+    if family in ("gossip", "server"):
+        parts.append(("mixing", mixing, Aggregation if family == "server" else Mixing))
+    for name, own, interface in parts:
+        members = (member for member in vars(interface) if not member.startswith("_"))
+        if lacks := [member for member in members if not hasattr(own, member)]:
+            yield f"{name}, {type(own).__name__},", ", ".join(lacks)
+
+
 def _placed(kind: type, method: str) -> str:
-    """Return the place of a method of a user's class in brackets, or that of the class; empty if neither is known."""
+    """Return ` (file:line)` of a method of a user's class, or of the class itself; empty if neither is known."""
     place = defined_at(getattr(kind, method, kind)) or defined_at(kind)
     return f" ({place})" if place else ""
 

@@ -158,30 +158,15 @@ def _selection(part: Part, scenario: Scenario) -> None:
 
 
 def _algorithm(part: Part, scenario: Scenario) -> None:
+    from netdfl.algorithms.own import lacking
+
     algorithm = part.build(Exchange(common_start=isinstance(scenario.task, Training), streams=Streams(scenario.seed)))
     family = scenario.algorithm.traits.family
     did = f"made an algorithm of the family {algorithm.family!r}, and is listed under {family!r}"
     _require(algorithm.family == family, part, did, f"name an Entry with family={algorithm.family!r}")
-    for what, lacks in _lacking(algorithm):
+    for what, lacks in lacking(family, algorithm.start, algorithm.local, algorithm.mixing):
         _require(False, part, f"made an algorithm whose {what} lacks {lacks}", "docs/extend.md has what each part has")
     _trains(algorithm, scenario)
-
-
-def _lacking(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
-    """Yield each part of an algorithm that lacks members of its interface, and their names."""
-    from netdfl.mixing.base import Aggregation, Mixing
-    from netdfl.training.base import LocalSolver, RoundStart
-
-    parts: list[tuple[str, object, type]] = [
-        ("start", algorithm.start, RoundStart),
-        ("local", algorithm.local, LocalSolver),
-    ]
-    if algorithm.family in ("gossip", "server"):
-        parts.append(("mixing", algorithm.mixing, Aggregation if algorithm.family == "server" else Mixing))
-    for name, own, interface in parts:
-        members = (member for member in vars(interface) if not member.startswith("_"))
-        if lacks := [member for member in members if not hasattr(own, member)]:
-            yield f"{name}, {type(own).__name__},", ", ".join(lacks)
 
 
 def _trains(algorithm: Algorithm, scenario: Scenario) -> None:
