@@ -72,9 +72,7 @@ def is_judged(task: Task, model: FlatModel, samples: Samples) -> None:
 
 def _made(make: Callable[[], Task], share: float) -> tuple[FlatModel, Samples]:
     task = make()
-    recipe = Recipe(
-        adapted(task.data()), lambda shape, classes: task.model(), lambda y: task.loss, lambda y: None, numbers=False
-    )
+    recipe = Recipe(adapted(task.data()), lambda shape, classes: task.model(), lambda y: task.loss, lambda y: None)
     data = one_form(recipe.data, share, Streams(0))
     model, _ = made(recipe, data, SimpleNamespace(buffers="reset", initial=None), 0)
     return model, Samples(*data.train.take(torch.arange(min(8, len(data.train)))))

@@ -54,6 +54,7 @@ CLASSES: Mapping[str, Mapping[str, object]] = {
     "Centers": {"num_labels": 1},
     "Quadratic": {"num_samples": 1},
     "Dataset": {"mean": (0.0,), "std": (1.0,)},
+    "Recipe": {"numbers": False},
     "Datasets": {
         **dict.fromkeys(("train", "clients", "test", "client_tests", "target", "inputs", "num_classes")),
         "missing": "refuse",

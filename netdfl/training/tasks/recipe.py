@@ -48,7 +48,7 @@ class Recipe:
     model: Callable[[tuple[int, ...], int], nn.Module]
     loss: Callable[[Any], Loss | None]
     metrics: Callable[[Any], Metrics | None]
-    numbers: bool
+    numbers: bool = False
 
 
 def recipe_of(task: Any) -> Recipe:
@@ -59,9 +59,7 @@ def recipe_of(task: Any) -> Recipe:
     if not hasattr(task, "dataset"):
         own: Task = task.build()
         data = adapted(own.data())
-        return Recipe(
-            data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: own.metrics, numbers=False
-        )
+        return Recipe(data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: own.metrics)
     numbers = not isinstance(task.loss, str) and task.loss.kind in OF_NUMBERS
     loss, metrics = partial(_loss, task), partial(_metrics, task)
     return Recipe(task.dataset.build(data_root()), task.model.build, loss, metrics, numbers)
