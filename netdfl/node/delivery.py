@@ -293,7 +293,7 @@ class AcknowledgingTransport:
         if message.kind is Kind.NOTICE:
             self._acknowledge(id, self._ack(message, taken=True, notice=True), at_once=True)
             return fate
-        if fate == NOT_ADMITTED:  # it is refused as often as it comes, and there is no end of such messages
+        if fate == NOT_ADMITTED:  # the id is not kept: each copy is refused anew, and such ids have no end
             self._acknowledge(id, self._ack(message, taken=False), at_once=True)
             return fate
         if fate in _REFUSALS:

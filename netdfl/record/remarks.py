@@ -170,7 +170,7 @@ def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare
     for (_, node, _, _), at_s, weight in twice:
         lost = [each for each in restarts if each["node"] == node and each["state"] == "lost"]
         before = [each for each in lost if each["returned_s"] <= at_s]
-        held = before[-1:] or lost[:1]  # whose sender has ended before its receiver returned
+        held = before[-1:] or lost[:1]  # none before: the sender had ended when its receiver returned
         if held and held[0]["lost_weight"] is not None:
             held[0]["lost_weight"] -= weight
 
