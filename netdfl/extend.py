@@ -28,8 +28,9 @@ from netdfl.algorithms.exchange import (
 )
 from netdfl.algorithms.plain_parts import directed, gossip, keeping_momentum, local_sgd, push_sum, undirected
 from netdfl.compression.base import Compressor, EncodedVector
+from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
-from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Role, View
+from netdfl.core.types import Array, Inbox, Message, NodeId, Outbox, Payload, Role, View
 from netdfl.core.units import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Probability, TimeNs
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, AggregationWrapper, Mixing, MixResult, RowMixing, ShareMixing
@@ -59,6 +60,7 @@ from netdfl.training.sgd import LocalSgd, Memoryless, NoState, PlainStart, State
 if TYPE_CHECKING:
     from netdfl.algorithms.compressed_parts import choco, deepsqueeze
     from netdfl.algorithms.parts import averaged, controlled, server
+    from netdfl.compression.arrays import to_array, to_tensor
     from netdfl.training.ole import Ole
 
 _WITH_TORCH = {
@@ -68,6 +70,8 @@ _WITH_TORCH = {
     "controlled": "netdfl.algorithms.parts",
     "deepsqueeze": "netdfl.algorithms.compressed_parts",
     "server": "netdfl.algorithms.parts",
+    "to_array": "netdfl.compression.arrays",
+    "to_tensor": "netdfl.compression.arrays",
 }
 """Parts in modules that import torch, which a graph of one's own does not need."""
 
@@ -76,6 +80,7 @@ __all__ = [
     "AggregationWrapper",
     "Algorithm",
     "AnySgd",
+    "Array",
     "Averaging",
     "Compressor",
     "EncodedVector",
@@ -93,6 +98,7 @@ __all__ = [
     "LocalData",
     "LocalSgd",
     "LocalSolver",
+    "MalformedMessage",
     "Memoryless",
     "Message",
     "MixResult",
@@ -147,6 +153,8 @@ __all__ = [
     "server",
     "static",
     "to_all",
+    "to_array",
+    "to_tensor",
     "undirected",
     "vector",
     "weighted_mean",

@@ -43,7 +43,8 @@ CHAPTERS: Mapping[str, Sequence[str]] = {
         *("Probability", "TimeNs", "Momentum", "Radius", "Fraction", "Interpolation"),
     ),
     "Graphs, randomness, compression": (
-        *("Topology", "static", "Graph", "MixingMatrix", "Streams", "Compressor", "EncodedVector"),
+        *("Topology", "static", "Graph", "MixingMatrix", "Streams", "Compressor", "EncodedVector", "Array"),
+        *("to_array", "to_tensor", "MalformedMessage"),
     ),
 }
 HEAD = """# The names of `netdfl.extend`

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from netdfl.algorithms.exchange import WaitPolicy
-from netdfl.algorithms.own import LOOKED_AT, check_sent, checked, is_own, looked_at, writes_to
+from netdfl.algorithms.own import LOOKED_AT, begun, check_sent, checked, is_own, looked_at, writes_to
 from netdfl.compression.vector import finite
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
@@ -94,7 +94,8 @@ class NodeState(NamedTuple):
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         z = None if self.z is None or has_mass(weight) else self.z
         x, weight = (self.x, weight) if z is None else (z, 1.0)
-        start, y = alg.start.begin(self.start, x, view)
+        writes = writes_to(x)
+        start, y = begun(alg.start, alg.start.begin(self.start, x, view), x, writes)
         statistics = cast("KeepsStatistics", data) if _keeps_statistics(type(data)) else None
         if statistics is not None:
             z_begun = y if weight == 1.0 else y / weight  # no copy at weight 1, where the first gradient is taken at y

@@ -88,9 +88,11 @@ def looked_at(mixing: Any) -> Callable[..., Any]:
         return method
 
     def mix(state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Any:
+        writes = writes_to(update.before)
         with _unwritten(mixing.__class__, inbox, "mix"):
             found = mixing.mix(state, update, inbox, step, view)
-        _check(mixing.__class__, "mix", _fault_of_mixed(found, update))
+        wrote = "wrote to update.before, with which other nodes may begin, too: clone it first"
+        _check(mixing.__class__, "mix", _fault_of_mixed(found, update) or wrote * (writes_to(update.before) != writes))
         return found
 
     return mix
@@ -133,22 +135,43 @@ def writes_to(y: Tensor) -> int:
     return getattr(y, "_version", 0)
 
 
+def begun(start: RoundStart, found: Any, x: Tensor, writes: int) -> tuple[Any, Tensor]:
+    """Return `found`, what a round's start made of `x`, which had been written to so often (`writes`) before.
+
+    Raises OwnPartError if a user's start returned something else, or wrote to `x`, with which other nodes may begin.
+    """
+    checked: tuple[Any, Tensor] = found
+    if is_own(type(start)):
+        _check_result(start, "begin", _fault_of_begun(found, x), "return (state, x) from begin", x, writes)
+    return checked
+
+
 def checked(solver: LocalSolver, found: Any, y: Tensor, writes: int) -> tuple[Any, Update]:
     """Return `found`, a local solver's result from `y`, which had been written to so often (`writes`) before.
 
     Raises OwnPartError if a user's solver returned a wrong one, or wrote to `y`, with which other nodes may begin, too.
     """
     checked: tuple[Any, Update] = found
-    if not is_own(type(solver)):
-        return checked
-    wrong, remedy = _fault_of(found, y), "return (state, Update(before, x)) from train"
-    if not wrong and writes_to(y) != writes:
-        wrong, remedy = "wrote to the vector that it was given: clone it first", "as in y = x.clone()"
-    if wrong:
-        kind = type(solver)
-        place = _placed(kind, "solve" if hasattr(kind, "solve") else "train")
-        raise OwnPartError(f"the local solver {kind.__name__} {wrong}{place}", remedy)
+    if is_own(type(solver)):
+        method = "solve" if hasattr(solver, "solve") else "train"
+        _check_result(solver, method, _fault_of(found, y), "return (state, Update(before, x)) from train", y, writes)
     return checked
+
+
+def _check_result(part: object, method: str, fault: str, remedy: str, given: Tensor, writes: int) -> None:
+    """Raise OwnPartError if what a user's start or solver returned has a `fault`, or it wrote to what it was given."""
+    if not fault and writes_to(given) != writes:
+        fault, remedy = "wrote to the vector that it was given: clone it first", "as in y = x.clone()"
+    if fault:
+        kind, what = type(part), "start" if method == "begin" else "local solver"
+        raise OwnPartError(f"the {what} {kind.__name__} {fault}{_placed(kind, method)}", remedy)
+
+
+def _fault_of_begun(found: Any, x: Tensor) -> str:
+    """Return what is wrong with the result of a round's start for `x`; empty if nothing is."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        return f"returned {_kinds(found)}"
+    return _unlike(found[1], x, "a start at")
 
 
 def _fault_of(found: Any, y: Tensor) -> str:
@@ -160,12 +183,12 @@ def _fault_of(found: Any, y: Tensor) -> str:
     return _unlike(found[1].x, y)
 
 
-def _unlike(x: Any, y: Tensor) -> str:
+def _unlike(x: Any, y: Tensor, what: str = "an update to") -> str:
     """Return in what the vector `x` of an update is unlike `y`, from which it was made; empty if in nothing."""
     if getattr(x, "shape", None) != y.shape:
-        return f"returned an update to a vector of {tuple(getattr(x, 'shape', ()))} from one of {tuple(y.shape)}"
+        return f"returned {what} a vector of {tuple(getattr(x, 'shape', ()))} from one of {tuple(y.shape)}"
     if not isinstance(x, type(y)):
-        return f"returned an update to a {type(x).__name__} from a {type(y).__name__}"
+        return f"returned {what} a {type(x).__name__} from a {type(y).__name__}"
     if x.dtype != y.dtype:
-        return f"returned an update to a vector of {x.dtype} from one of {y.dtype}"
+        return f"returned {what} a vector of {x.dtype} from one of {y.dtype}"
     return "returned a vector that requires a gradient, which it may not" if getattr(x, "requires_grad", False) else ""

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.errors import DatasetError, NotFetchedError, OwnPartError
 from netdfl.core.rng import ALONE, Streams, kept_streams
-from netdfl.core.types import Kind, Message
+from netdfl.core.types import Array, Kind, Message
 from netdfl.core.whose import defined_at
 from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_network, build_topology
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from netdfl.algorithms.base import Algorithm
-    from netdfl.compression.base import Compressor
+    from netdfl.compression.base import Compressor, EncodedVector
     from netdfl.training.data.own import SharedData
     from netdfl.training.flat import FlatModel
 
@@ -196,10 +196,38 @@ def _compression(part: Part, scenario: Scenario) -> None:
     compressor = part.build()
     vector = torch.linspace(-1, 1, _DIM)
     with _using(part, f"with a vector of {_DIM} numbers"):
-        decoded = compressor.decompress(compressor.compress(vector, np.random.default_rng(0)))
+        variance, kept = compressor.variance(_DIM), compressor.contraction(_DIM)
+        did = f"has variance {variance:g} and contraction {kept:g}"
+        _require(variance >= 0 and 0 <= kept <= 1, part, did, "variance is 0 or more, contraction 0 to 1")
+        encoded = _encoded(part, compressor, vector)
+        sent = _contents(encoded)
+        decoded = compressor.decompress(encoded)
         _require(decoded.shape == vector.shape, part, f"made {tuple(decoded.shape)} of a vector of {_DIM} numbers")
+        _require(_contents(encoded) == sent, part, "wrote to what it decoded", "clone it: other receivers read it, too")
+        decoded += 1
+        _require(_contents(encoded) == sent, part, "decoded to the memory of the message", "clone what is decoded")
     with _using(part, "when its parts were put into a message"):
         _carried(compressor, vector)
+
+
+def _encoded(part: Part, compressor: Compressor, vector: Tensor) -> EncodedVector:
+    """Return a vector encoded by a user's `part`, after checks that nothing else may change it, and it nothing else."""
+    given = vector.clone()
+    encoded = compressor.compress(given, np.random.default_rng(0))
+    for name, array in encoded.arrays.items():
+        did = f"encoded {name!r} as a {type(array).__name__}"
+        _require(isinstance(array, Array), part, did, "make an Array of a tensor by to_array of netdfl.extend")
+    _require(bool((given == vector).all()), part, "wrote to the vector that it was given", "clone it first")
+    sent = _contents(encoded)
+    again = _contents(compressor.compress(vector, np.random.default_rng(0)))
+    _require(sent == again, part, "encoded one vector in two ways with the same seed", "take chance from rng alone")
+    given += 1
+    _require(_contents(encoded) == sent, part, "encoded a vector without copying it", "clone what is encoded")
+    return encoded
+
+
+def _contents(encoded: EncodedVector) -> dict[str, bytes]:
+    return {name: bytes(array.data) for name, array in encoded.arrays.items()}
 
 
 def _carried(compressor: Compressor, vector: Tensor) -> None:
@@ -241,7 +269,7 @@ def _plain(part: Part, scenario: Scenario) -> None:
 
 def _partition(part: Part, context: WithData) -> None:
     scenario, data = context
-    labels = np.zeros(len(data.train), np.int64) if data.labels is None else data.labels
+    labels = np.zeros(len(data.train), np.int64) if data.labels is None else data.labels.copy()
     parts = part.build(labels, scenario.nodes, Streams(scenario.seed))
     _require(len(parts) == scenario.nodes, part, f"made {len(parts)} parts for {scenario.nodes} clients")
     for client, indices in enumerate(map(np.asarray, parts)):

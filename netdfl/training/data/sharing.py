@@ -28,8 +28,9 @@ def share_out(data: SharedData, partition: Any, num: int, streams: Streams) -> t
 
 
 def _labels(data: SharedData, partition: Any) -> NDArray[Any]:
+    """Return a copy of the classes, which a partition may sort; zeros where there are none and none are needed."""
     if data.labels is not None:
-        return data.labels
+        return data.labels.copy()
     if partition.kind == "iid" or partition.own:
         return np.zeros(len(data.train), np.int64)
     what = f"partition {partition.kind} shares out by the class of each example, and targets are no classes"
