@@ -15,11 +15,10 @@ from netdfl.core.types import Kind, NodeId, Scalar
 from netdfl.diagnosis.finding import Finding, by_verdict
 from netdfl.explore.rows import EventRow, MemoryStore
 from netdfl.record.base import WaitEnd
-from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import EvaluatedValue, Series
+from netdfl.record.observations import Death, HeldWeight, Observations, OddMessages, Outlier, RunFacts
 from netdfl.record.remarks import RETURNS, Crash, reason_of_death, restarts_of
 from netdfl.record.shares import KINDS, ShareRecord
-from netdfl.record.verdict import Death, Observations, OddMessages, Outlier, RunFacts
 from netdfl.scenario.model.schema import Scenario
 
 

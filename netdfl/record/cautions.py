@@ -24,13 +24,13 @@ A healthy run does not reach the thresholds. Each sentence holds the numbers tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
-from netdfl.core.fates import MessageCounts
-from netdfl.core.types import NodeId
+from netdfl.core.versions import deciding, mixed
+from netdfl.record.evaluated import Series, last_of, values_of
+from netdfl.record.observations import Observations, Outlier, RunFacts
 
 FALLEN = 0.5
 LEAST_GAIN = 0.1
@@ -42,6 +42,8 @@ WEIGHT = 0.01
 LOW_WEIGHT = 1e-4
 ROUNDED = 1e-6
 """Sums of push-sum weights that differ by no more than this count as equal: rounding may be the cause."""
+GROWING = ("consensus_distance", "test_loss", "error")
+"""Metrics whose growth shows that training diverges."""
 
 
 class CautionKind(StrEnum):
@@ -75,131 +77,101 @@ def by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
     return found
 
 
-class HeldWeight(NamedTuple):
-    """The push-sum weight that a node held at the end of a round."""
+def find_cautions(observed: Observations, facts: RunFacts, not_finite: Sequence[str]) -> list[Caution]:
+    """Return all cautions about a run, the most serious first; `not_finite` are sentences about its broken values.
 
-    weight: float
-    round: int
-    node: NodeId
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunFigures:
-    """The metrics and counts of a run from which cautions are derived.
-
-    Attributes:
-        accuracy: the test accuracies of the average model.
-        chance: the accuracy of a random guess.
-        grown: the values of each metric that shows divergence, by the metric's name in words.
-        not_finite: sentences about values that are not finite.
-        timed_out: the number of waits that a deadline ended.
-        waits: the number of waits.
-        messages: the counts of messages.
-        weight: the last sum of push-sum weights w over the number of nodes; None for other methods.
-        least: the smallest w above 0 of any node.
-        gave_up: the share of all weight that deliveries and crashes are known to have lost.
-        made: the share of all weight that nodes brought when they rejoined.
-        crashed: the share of all weight that nodes held which ended too early.
-        outliers: sentences about models whose norm is far too large.
-        absurd: sentences about models with a norm that no training makes.
-        heavy: sentences about push-sum weights that are far too large.
-        equivocal: sentences about nodes that sent neighbors different models.
-        plain: whether each message is sent only once, without acknowledgements (`delivery: plain`).
-        versions: sentences about versions that differ between nodes.
+    Of models that are far too large, only those of the first such round count, as later ones may come from mixing
+    these.
     """
-
-    accuracy: Sequence[float] = ()
-    chance: float = 0.0
-    grown: Mapping[str, Sequence[float]]
-    not_finite: Sequence[str] = ()
-    timed_out: int = 0
-    waits: int = 0
-    messages: MessageCounts
-    weight: float | None = None
-    least: HeldWeight | None = None
-    gave_up: float = 0.0
-    made: float = 0.0
-    crashed: float = 0.0
-    outliers: Sequence[str] = ()
-    absurd: Sequence[str] = ()
-    heavy: Sequence[str] = ()
-    equivocal: Sequence[str] = ()
-    plain: bool = True
-    versions: Sequence[str] = ()
-
-
-def find_cautions(course: RunFigures) -> list[Caution]:
-    """Return all cautions about a run, the most serious first, from its metrics and counts (`course`)."""
     broken = [
-        *(Caution(CautionKind.NOT_FINITE, text) for text in course.not_finite),
-        *_collapse(course),
-        *_divergence(course),
+        *(Caution(CautionKind.NOT_FINITE, text) for text in not_finite),
+        *_collapse(observed),
+        *_divergence(observed.series),
     ]
+    models = sorted(_first(observed.outliers, "model"), key=lambda each: not each.is_absurd)
+    equivocal = () if facts.resumed else observed.equivocal
     return [
         *broken,
-        *(Caution(CautionKind.OUTLIER, text) for text in (*course.absurd, *(course.outliers if broken else ()))),
-        *(Caution(CautionKind.EQUIVOCATION, text) for text in course.equivocal),
-        *_made_weight(course),
-        *(list(_weight(course)) or _low_weight(course)),
-        *_timeouts(course),
-        *(Caution(CautionKind.VERSIONS, text) for text in course.versions),
+        *(Caution(CautionKind.OUTLIER, each.sentence()) for each in models if each.is_absurd or broken),
+        *(Caution(CautionKind.EQUIVOCATION, each.sentence()) for each in equivocal),
+        *_made_weight(observed, facts),
+        *(list(_weight(observed, facts)) or _low_weight(observed)),
+        *_timeouts(observed),
+        *(Caution(CautionKind.VERSIONS, text) for text in mixed(facts.software, deciding)),
     ]
 
 
-def _collapse(course: RunFigures) -> Iterator[Caution]:
-    if not course.accuracy:
+def _first(outliers: Sequence[Outlier], of: str) -> list[Outlier]:
+    """Return the outliers of the kind `of` (`model` or `weight`) in the first round that has any."""
+    some = [each for each in outliers if each.of == of]
+    return [each for each in some if each.round == min(other.round for other in some)]
+
+
+def _collapse(observed: Observations) -> Iterator[Caution]:
+    accuracy = values_of(observed.series, "test_accuracy")
+    if not accuracy:
         return
-    best, last = max(course.accuracy), course.accuracy[-1]
-    gain = best - course.chance
+    best, last = max(accuracy), accuracy[-1]
+    gain = best - observed.chance
     if gain >= LEAST_GAIN and best - last > FALLEN * gain:
         text = f"collapsed: the average model's accuracy fell from {best:.1%} to {last:.1%}"
         yield Caution(CautionKind.COLLAPSED, text)
 
 
-def _divergence(course: RunFigures) -> Iterator[Caution]:
-    for name, values in course.grown.items():
+def _divergence(series: Series) -> Iterator[Caution]:
+    for name in GROWING:
+        values = values_of(series, name)
         if not values:
             continue
         first, last = max(values[: max(1, len(values) // FIRST)]), values[-1]
         if last > max(GROWN * first, LEAST_GROWN):
-            text = f"diverged: the {name} grew from {first:.3g} to {last:.3g}"
+            text = f"diverged: the {name.replace('_', ' ')} grew from {first:.3g} to {last:.3g}"
             yield Caution(CautionKind.DIVERGED, text)
 
 
-def _timeouts(course: RunFigures) -> Iterator[Caution]:
-    if course.timed_out > TIMEOUTS * course.waits:
-        share = f"{course.timed_out / course.waits:.0%}"
-        text = f"deadlines ended {course.timed_out:,} of {course.waits:,} waits ({share}) with a message missing"
+def _timeouts(observed: Observations) -> Iterator[Caution]:
+    timed_out, waits = observed.timed_out, observed.waits
+    if timed_out > TIMEOUTS * waits:
+        share = f"{timed_out / waits:.0%}"
+        text = f"deadlines ended {timed_out:,} of {waits:,} waits ({share}) with a message missing"
         yield Caution(CautionKind.TIMEOUTS, text)
 
 
-def _low_weight(course: RunFigures) -> Iterator[Caution]:
-    if course.least is not None and course.least.weight < LOW_WEIGHT:
-        weight, round, node = course.least
+def _low_weight(observed: Observations) -> Iterator[Caution]:
+    if observed.least is not None and observed.least.weight < LOW_WEIGHT:
+        weight, round, node = observed.least
         text = f"the push-sum weight of node {node} was down to {weight:.3g} in round {round}"
         remedy = "let it receive from more nodes, or give its steps a clip_norm"
         yield Caution(CautionKind.LOW_WEIGHT, f"{text}: steps are divided by it, and training may diverge; {remedy}")
 
 
-def _made_weight(course: RunFigures) -> Iterator[Caution]:
-    if course.weight is not None and course.weight > 1 + course.made + ROUNDED:
-        text = f"push-sum weight was made up: the nodes hold {course.weight:.3g} of what they began with"
-        if course.messages.undeliverable and not course.plain and not course.heavy:
+def _made_weight(observed: Observations, facts: RunFacts) -> Iterator[Caution]:
+    weight, heavy = last_of(observed.series, "weight_sum"), _first(observed.outliers, "weight")
+    if weight is not None and weight > 1 + observed.new_weight / facts.nodes + ROUNDED:
+        text = f"push-sum weight was made up: the nodes hold {weight:.3g} of what they began with"
+        if observed.messages.undeliverable and facts.delivery != "plain" and not heavy:
             why = "a share that its sender took back, because the receiver was gone, had come before"
         else:
             why = "some member sent weight that it did not have"
         yield Caution(CautionKind.WEIGHT_MADE, f"{text}; {why}")
-        yield from (Caution(CautionKind.OUTLIER, text) for text in course.heavy)
+        yield from (Caution(CautionKind.OUTLIER, each.sentence()) for each in heavy)
 
 
-def _weight(course: RunFigures) -> Iterator[Caution]:
-    if course.weight is None:
+def _weight(observed: Observations, facts: RunFacts) -> Iterator[Caution]:
+    weight, counts = last_of(observed.series, "weight_sum"), observed.messages
+    if weight is None:
         return
-    lost, never_came = course.gave_up, course.messages.lost + course.messages.undeliverable
-    if course.plain and never_came:
-        lost = max(lost, 1 - course.weight - course.crashed)
+    lost, never_came = observed.lost_weight / facts.nodes, counts.lost + counts.undeliverable
+    told = facts.delivery == "plain" and never_came > 0
+    if told:
+        lost = max(lost, 1 - weight - _crashed_weight(observed) / facts.nodes)
     if lost > WEIGHT:
         messages = "the message" if never_came == 1 else f"the {never_came:,} messages"
-        why = f" with {messages} that never came" if course.plain and never_came else ""
-        text = f"push-sum weight was lost{why}: the nodes hold {course.weight:.3g} of what they began with"
+        why = f" with {messages} that never came" if told else ""
+        text = f"push-sum weight was lost{why}: the nodes hold {weight:.3g} of what they began with"
         yield Caution(CautionKind.WEIGHT_LOST, text)
+
+
+def _crashed_weight(observed: Observations) -> float:
+    """Return the push-sum weight of nodes that ended too early; where nobody knows it, the 1 that a node began with."""
+    return sum(1.0 if each.weight is None else each.weight for each in observed.crashes) + len(observed.deaths)

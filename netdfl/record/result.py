@@ -12,11 +12,11 @@ from netdfl.core.fates import FateReason, MessageCounts
 from netdfl.core.files import version_of
 from netdfl.core.types import Json
 from netdfl.core.versions import grouped
-from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, reach_of
 from netdfl.record.forms import read_list
 from netdfl.record.judge import Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
+from netdfl.record.observations import Death, Equivocation, HeldWeight, Observations, OddMessages, Outlier, RunFacts
 from netdfl.record.remarks import (
     GivenUpCounts,
     count_given_up,
@@ -27,7 +27,7 @@ from netdfl.record.remarks import (
 )
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
-from netdfl.record.verdict import Death, Equivocation, Observations, OddMessages, Outlier, RunFacts, conclude
+from netdfl.record.verdict import conclude
 
 SCHEMA = "netdfl/result/1"
 PACKAGES = ("netdfl", "torch", "numpy", "grpcio")

@@ -16,9 +16,9 @@ from netdfl.core.types import Json
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import RESULT, read_form
 from netdfl.record.judge import ExitCode, Judgement
+from netdfl.record.observations import RunFacts
 from netdfl.record.result import Summary, summarize, unjudged
 from netdfl.record.run import Run
-from netdfl.record.verdict import RunFacts
 from netdfl.running.models import TrainedRun, open_run
 from netdfl.scenario.build import shared_rates
 from netdfl.scenario.explain.link_rules import link_rules

@@ -30,10 +30,10 @@ from netdfl.host.models import snapshot_path
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.record.messages import count_messages
+from netdfl.record.observations import RunFacts
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.record.store import STORE, StoreWriter
-from netdfl.record.verdict import RunFacts
 from netdfl.running.judged import FinishedRun, facts_of, finish
 from netdfl.running.prepare import PROVENANCE, prepare
 from netdfl.scenario.load import load, loads

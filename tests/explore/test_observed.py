@@ -13,10 +13,10 @@ from netdfl.core.types import Kind, MessageId, Payload, StepId
 from netdfl.explore.observed import observe
 from netdfl.explore.rows import MemoryStore
 from netdfl.record.base import WaitEnd, WaitRecord
+from netdfl.record.observations import Observations
 from netdfl.record.result import StoredRecord
 from netdfl.record.run import open_run
 from netdfl.record.store import StoreWriter
-from netdfl.record.verdict import Observations
 
 MS = 1_000_000
 

@@ -27,8 +27,8 @@ from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.gossip import Gossip, GossipThenStep
 from netdfl.mixing.payloads import encoded_vector, followed, is_finite, pack_encoded
 from netdfl.mixing.push_sum import PushSum
+from netdfl.record.observations import OddMessages
 from netdfl.record.run import open_run
-from netdfl.record.verdict import OddMessages
 from netdfl.running.judged import FinishedRun
 from netdfl.scenario.load import loads
 from tests.hostile.erring import numbers, packed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 from netdfl.core.errors import ScenarioError
 from netdfl.core.fates import MessageCounts
-from netdfl.record.cautions import CautionKind, HeldWeight, RunFigures, find_cautions
+from netdfl.record.cautions import Caution, CautionKind, find_cautions
+from netdfl.record.evaluated import EvaluatedValue
+from netdfl.record.observations import HeldWeight, Observations, Outlier, RunFacts
 from netdfl.report.html import render
 from netdfl.report.words import warnings
 from netdfl.running.judged import FinishedRun
@@ -22,9 +25,50 @@ from netdfl.scenario.load import loads
 LOSSY = MessageCounts(sent=100, delivered=90, lost=10)
 
 
+NOTHING = Observations(
+    series={},
+    messages=MessageCounts(sent=100, delivered=100),
+    nbytes=0,
+    train_loss=None,
+    timed_out=0,
+    waits=0,
+    lost_weight=0.0,
+    new_weight=0.0,
+    outliers=(),
+    least=None,
+    deaths=(),
+    crashes=(),
+    not_finite=(),
+    fell=(),
+    refused=(),
+    mixed=(),
+)
+LONG, ABSURD = (Outlier(1, "model", 0, 2, size, 1.0) for size in (1e5, 1e20))
+HEAVY = Outlier(1, "weight", 0, 0, 11.0, 1.0)
+
+
+def told(
+    not_finite: Sequence[str] = (), plain: bool = True, weight: float | None = None, **observed: Any
+) -> list[Caution]:
+    """The cautions about a run of one node; metrics are given by their values, the last `weight_sum` as `weight`."""
+    metrics = {name: observed.pop(name) for name in ("test_accuracy", "consensus_distance") if name in observed}
+    metrics |= {} if weight is None else {"weight_sum": [weight]}
+    series = {name: [EvaluatedValue(i, i, value) for i, value in enumerate(of)] for name, of in metrics.items()}
+    facts = RunFacts(
+        scenario="",
+        seed=0,
+        world="simulated",
+        algorithm="",
+        nodes=1,
+        rounds=1,
+        duration_s=0.0,
+        delivery="plain" if plain else "acknowledged",
+    )
+    return find_cautions(replace(NOTHING, series=series, **observed), facts, not_finite)
+
+
 def kinds(**course: Any) -> list[str]:
-    given: dict[str, Any] = {"grown": {}, "messages": MessageCounts(sent=100, delivered=100)}
-    return [caution.kind.value for caution in find_cautions(RunFigures(**(given | course)))]
+    return [caution.kind.value for caution in told(**course)]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +86,7 @@ def kinds(**course: Any) -> list[str]:
 def test_a_collapse_is_the_loss_of_most_of_what_was_learned(
     accuracy: Sequence[float], chance: float, collapsed: bool
 ) -> None:
-    assert kinds(accuracy=accuracy, chance=chance) == ["collapsed"] * collapsed
+    assert kinds(test_accuracy=accuracy, chance=chance) == ["collapsed"] * collapsed
 
 
 @pytest.mark.parametrize(
@@ -59,12 +103,12 @@ def test_a_collapse_is_the_loss_of_most_of_what_was_learned(
     ],
 )
 def test_divergence_is_growth_beyond_what_rounds_add(values: Sequence[float], diverged: bool) -> None:
-    assert kinds(grown={"consensus distance": values}) == ["diverged"] * diverged
+    assert kinds(consensus_distance=values) == ["diverged"] * diverged
 
 
 def test_deadlines_that_ended_more_than_a_tenth_of_the_waits_are_told() -> None:
     assert kinds(timed_out=10, waits=100) == kinds(timed_out=0, waits=0) == []
-    (caution,) = find_cautions(RunFigures(grown={}, messages=LOSSY, timed_out=376, waits=1480))
+    (caution,) = told(messages=LOSSY, timed_out=376, waits=1480)
     assert caution.text == "deadlines ended 376 of 1,480 waits (25%) with a message missing"
 
 
@@ -74,7 +118,7 @@ def test_deadlines_that_ended_more_than_a_tenth_of_the_waits_are_told() -> None:
         ({"weight": 0.64, "messages": LOSSY}, True),
         ({"weight": 0.64}, False),  # all is under way
         ({"weight": 0.64, "messages": LOSSY, "plain": False}, False),  # in counters and unacknowledged
-        ({"weight": 0.9, "messages": LOSSY, "plain": False, "gave_up": 0.05}, True),
+        ({"weight": 0.9, "messages": LOSSY, "plain": False, "lost_weight": 0.05}, True),
         ({"weight": 0.995, "messages": LOSSY}, False),
         ({"weight": None, "messages": LOSSY}, False),
     ],
@@ -86,12 +130,12 @@ def test_weight_is_lost_where_it_can_not_come_any_more(course: dict[str, Any], l
 @pytest.mark.parametrize(("lost", "said"), [(1, "the message that"), (1200, "the 1,200 messages that")])
 def test_weight_lost_with_one_message_or_many_is_told_in_grammar(lost: int, said: str) -> None:
     messages = MessageCounts(sent=9000, delivered=9000 - lost, lost=lost)
-    (caution,) = find_cautions(RunFigures(grown={}, messages=messages, weight=0.5))
+    (caution,) = told(messages=messages, weight=0.5)
     assert caution.text.startswith(f"push-sum weight was lost with {said} never came: the nodes hold 0.5 of ")
 
 
 @pytest.mark.parametrize(
-    ("course", "told"),
+    ("course", "expected"),
     [
         ({"least": HeldWeight(1.6e-11, 7, 3)}, ["low_weight"]),
         ({"least": HeldWeight(9.9e-5, 7, 3)}, ["low_weight"]),
@@ -100,12 +144,12 @@ def test_weight_lost_with_one_message_or_many_is_told_in_grammar(lost: int, said
         ({"least": HeldWeight(1.6e-11, 7, 3), "weight": 0.5, "messages": LOSSY}, ["weight_lost"]),  # as all weights are
     ],
 )
-def test_a_weight_so_small_that_steps_get_long_is_told(course: dict[str, Any], told: list[str]) -> None:
-    assert kinds(**course) == told
+def test_a_weight_so_small_that_steps_get_long_is_told(course: dict[str, Any], expected: list[str]) -> None:
+    assert kinds(**course) == expected
 
 
 def test_the_notice_of_a_small_weight_says_whose_when_and_what_to_do() -> None:
-    (caution,) = find_cautions(RunFigures(grown={}, messages=MessageCounts(), least=HeldWeight(1.6e-11, 7, 3)))
+    (caution,) = told(messages=MessageCounts(), least=HeldWeight(1.6e-11, 7, 3))
     assert caution.text == (
         "the push-sum weight of node 3 was down to 1.6e-11 in round 7: steps are divided by it, and training may "
         "diverge; let it receive from more nodes, or give its steps a clip_norm"
@@ -114,7 +158,7 @@ def test_the_notice_of_a_small_weight_says_whose_when_and_what_to_do() -> None:
 
 def test_a_loss_that_is_not_finite_comes_first() -> None:
     text = "node 1 had a loss that is not finite in round 3"
-    found = find_cautions(RunFigures(grown={}, messages=LOSSY, not_finite=[text], weight=0.2))
+    found = told(messages=LOSSY, not_finite=[text], weight=0.2)
     assert (found[0].kind, found[0].text) == (CautionKind.NOT_FINITE, text)
 
 
@@ -193,28 +237,28 @@ def test_each_kind_of_warning_is_in_the_table_of_the_page_of_results() -> None:
 
 
 def test_weight_that_nobody_began_with_is_told_and_what_returning_nodes_bring_is_not() -> None:
-    heavy = ["node 1 sent node 0 push-sum weight of 11 in round 0"]
-    assert kinds(weight=1.1, heavy=heavy) == ["weight_made", "outlier"]
-    assert kinds(weight=1.1, made=0.1, heavy=heavy) == kinds(weight=1.0 + 1e-9, heavy=heavy) == []
+    assert kinds(weight=1.1, outliers=[HEAVY]) == ["weight_made", "outlier"]
+    assert kinds(weight=1.1, new_weight=0.1, outliers=[HEAVY]) == kinds(weight=1.0 + 1e-9, outliers=[HEAVY]) == []
 
 
 def test_weight_that_was_taken_back_though_it_had_come_is_nobodys_lie() -> None:
     """Node 4 of under_loss keeps a share and crashes before its acknowledgment arrives; it returns with the share."""
     gone = MessageCounts(sent=100, delivered=98, undeliverable=2)
-    course: dict[str, Any] = {"grown": {}, "weight": 1.04}
 
-    def told(**more: Any) -> str:
-        return find_cautions(RunFigures(**course, **more))[0].text
+    def first(**more: Any) -> str:
+        return told(weight=1.04, **more)[0].text
 
     came = "; a share that its sender took back, because the receiver was gone, had come before"
-    assert told(messages=gone, plain=False).endswith(came)
+    assert first(messages=gone, plain=False).endswith(came)
     lie = "; some member sent weight that it did not have"
-    assert told(messages=gone, plain=True).endswith(lie), "a share that is sent once and was not delivered did not come"
-    assert told(messages=MessageCounts(sent=100, delivered=100), plain=False).endswith(lie)
-    assert told(messages=gone, plain=False, heavy=["node 1 sent node 0 push-sum weight of 11 in round 0"]).endswith(lie)
+    assert first(messages=gone, plain=True).endswith(lie), (
+        "a share that is sent once and was not delivered did not come"
+    )
+    assert first(messages=MessageCounts(sent=100, delivered=100), plain=False).endswith(lie)
+    assert first(messages=gone, plain=False, outliers=[HEAVY]).endswith(lie)
 
 
 def test_a_long_model_is_told_of_a_run_that_broke_and_an_absurd_one_of_every_run() -> None:
-    assert kinds(outliers=["long"]) == []
-    assert kinds(absurd=["absurd"]) == ["outlier"]
-    assert kinds(outliers=["long"], not_finite=["NaN"]) == ["not_finite", "outlier"]
+    assert kinds(outliers=[LONG]) == []
+    assert kinds(outliers=[ABSURD]) == ["outlier"]
+    assert kinds(outliers=[LONG], not_finite=["NaN"]) == ["not_finite", "outlier"]

@@ -11,11 +11,11 @@ import pytest
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record.directory import RunDirectory
+from netdfl.record.observations import RunFacts
 from netdfl.record.result import Summary, summarize
 from netdfl.record.run import open_run
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
-from netdfl.record.verdict import RunFacts
 from netdfl.report.words import remarks
 from tests.record.outcomes import outcome_of
 

@@ -15,11 +15,11 @@ from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding, keep_stall
 from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, NodeNow, Snapshot, State, WaitNow
 from netdfl.record.directory import RunDirectory
+from netdfl.record.observations import RunFacts
 from netdfl.record.result import summarize
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
-from netdfl.record.verdict import RunFacts
 from tests.record.outcomes import outcome_of
 
 SECOND = 10**9

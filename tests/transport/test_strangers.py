@@ -22,10 +22,10 @@ from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.node.ledger import EACH_RECORDED, NodeLedger
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
+from netdfl.record.observations import RunFacts
 from netdfl.record.result import summarize
 from netdfl.record.run import open_run
 from netdfl.record.store import StoreWriter
-from netdfl.record.verdict import RunFacts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
 from netdfl.transport.base import MOST_NS
