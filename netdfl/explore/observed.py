@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
@@ -16,8 +16,8 @@ from netdfl.diagnosis.finding import Finding, by_verdict
 from netdfl.explore.rows import EventRow, MemoryStore
 from netdfl.record.base import WaitEnd
 from netdfl.record.evaluated import EvaluatedValue, Series
-from netdfl.record.observations import Death, HeldWeight, Observations, OddMessages, Outlier, RunFacts
-from netdfl.record.remarks import RETURNS, Crash, reason_of_death, restarts_of
+from netdfl.record.observations import HeldWeight, Observations, OddMessages, Outlier, RunFacts
+from netdfl.record.remarks import Crash, Death, NodeEvent, restarts_of
 from netdfl.record.shares import KINDS, ShareRecord
 from netdfl.scenario.model.schema import Scenario
 
@@ -44,7 +44,7 @@ def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence
 
 def observe(rows: MemoryStore) -> Observations:
     """Return the observations on which a run's verdict is based, from the `rows` of its record."""
-    losses = _last_losses(rows)
+    losses, events = _last_losses(rows), _of_nodes(rows)
     return Observations(
         series=_series(rows),
         messages=_count(rows),
@@ -53,13 +53,13 @@ def observe(rows: MemoryStore) -> Observations:
         timed_out=sum(wait.ended is WaitEnd.DEADLINE and bool(wait.missing) for wait in rows.waits),
         waits=len(rows.waits),
         lost_weight=lost_weight(rows),
-        new_weight=sum(each.get("new_weight") or 0.0 for each in _restarts(rows)),
-        outliers=_outliers(rows),
+        new_weight=sum(each.get("new_weight") or 0.0 for each in _losing_restarts(events)),
+        outliers=Outlier.first_of(events),
         least=_least_weight(rows),
-        deaths=list(_deaths(rows)),
-        crashes=_crashes(rows),
+        deaths=Death.first_of(events),
+        crashes=Crash.last_of(events, _ended(rows)),
         not_finite=_not_finite(rows),
-        fell={event.node for event in rows.events if event.kind == "not_finite" and event.node is not None},
+        fell={node for _, node, _, kind, _ in events if kind == "not_finite"},
         refused=_by_sender(rows, "refused"),
         mixed=_by_sender(rows, "mixed_not_finite"),
     )
@@ -112,7 +112,7 @@ def _least_weight(rows: MemoryStore) -> HeldWeight | None:
 def lost_weight(rows: MemoryStore) -> float:
     """Return the push-sum weight that was lost: in messages that were given up, or with states lost in crashes."""
     shares = _shares(rows)
-    with_states = sum(each["lost_weight"] or 0.0 for each in _restarts(rows))
+    with_states = sum(each["lost_weight"] or 0.0 for each in _losing_restarts(_of_nodes(rows)))
     twice = sum(each.weight for each in shares.twice())
     return sum(each.weight for each in shares.lost()) + with_states - twice
 
@@ -133,47 +133,25 @@ def _shares(rows: MemoryStore) -> ShareRecord:
     return found
 
 
-def _restarts(rows: MemoryStore) -> list[dict[str, Any]]:
+def _of_nodes(rows: MemoryStore) -> list[NodeEvent]:
+    """Return the events of nodes, in order of time."""
+    return [(at_ns, node, round, kind, said) for at_ns, node, round, kind, said in rows.events if node is not None]
+
+
+def _losing_restarts(events: Iterable[NodeEvent]) -> list[dict[str, Any]]:
     """Return the restarts after which a node had lost its state, with the push-sum weights that it held and brought."""
-    events = (
-        (event.kind, event.node, event.round, event.at_ns, event.details)
-        for event in rows.events
-        if event.kind in RETURNS and event.node is not None
-    )
     return [restart for restart in restarts_of(events) if restart["state"] == "lost"]
 
 
-def _crashes(rows: MemoryStore) -> list[Crash]:
-    """Return the crashes after which nodes did not return, by node."""
+def _ended(rows: MemoryStore) -> set[NodeId]:
+    """Return the nodes that ended the last round that any node ended."""
     rounds = {(round, node) for _, node, round, name, _ in rows.measured if name == "round_s" and node is not None}
     last = max((round for round, _ in rounds), default=None)
-    events = ((each.kind, each.node, each.round, each.details) for each in rows.events if each.node is not None)
-    return Crash.last_of(events, {node for round, node in rounds if round == last})
-
-
-def _outliers(rows: MemoryStore) -> list[Outlier]:
-    """Return, for each sender, the first of its models and push-sum weights that was far larger than usual."""
-    found: dict[tuple[str, NodeId], Outlier] = {}
-    events = [event for event in rows.events if event.kind == "outlier" and event.node is not None]
-    for event in sorted(events, key=lambda each: (each.round, each.at_ns, each.node or 0)):
-        src, of = event.details.get("src"), str(event.details.get("of", ""))
-        if isinstance(src, int) and event.node is not None and (of, src) not in found:
-            size, usual = (_number(event.details.get(name)) for name in ("size", "usual"))
-            found[of, src] = Outlier(src, of, event.node, event.round, size, usual)
-    return sorted(found.values(), key=lambda each: (each.of, each.round, each.src))
+    return {node for round, node in rounds if round == last}
 
 
 def _number(value: Scalar) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _deaths(rows: MemoryStore) -> Iterator[Death]:
-    """Yield the first unplanned end of each node."""
-    told = set[NodeId]()
-    for event in rows.events:
-        if event.kind in ("died", "training_error") and event.node is not None and event.node not in told:
-            told.add(event.node)
-            yield Death(event.node, event.round, reason_of_death(event.kind, event.details))
 
 
 def _not_finite(rows: MemoryStore) -> list[tuple[NodeId | None, int]]:

@@ -7,16 +7,16 @@ Observations are read from the files of a run (`netdfl.record.result`) or from r
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from netdfl.core.fates import FateReason, MessageCounts
 from netdfl.core.types import Json, NodeId
 from netdfl.core.versions import Versions
 from netdfl.record.bottleneck import SharedRates
 from netdfl.record.evaluated import Series
-from netdfl.record.remarks import Crash
+from netdfl.record.remarks import Crash, Death, NodeEvent
 
 MOST_NAMED = 8
 MOST_LETTERS = 500
@@ -159,6 +159,17 @@ class Outlier(NamedTuple):
     size: float
     usual: float
 
+    @classmethod
+    def first_of(cls, events: Iterable[NodeEvent]) -> list[Self]:
+        """Return the first model and the first push-sum weight of each sender that `events` of receivers tell of."""
+        first: dict[tuple[object, str], Self] = {}
+        found = [event for event in events if event[3] == "outlier"]
+        for _, node, round, _, said in sorted(found, key=lambda event: (event[2], event[0], event[1])):
+            src, of, size, usual = said.get("src"), str(said.get("of", "")), said.get("size"), said.get("usual")
+            if isinstance(src, int) and isinstance(size, float | int) and isinstance(usual, float | int):
+                first.setdefault((src, of), cls(src, of, node, round, size, usual))
+        return sorted(first.values(), key=lambda each: (each.of, each.round, each.src))
+
     @property
     def is_absurd(self) -> bool:
         """Whether the size is larger than any training could produce."""
@@ -205,14 +216,6 @@ class HeldWeight(NamedTuple):
     weight: float
     round: int
     node: NodeId
-
-
-class Death(NamedTuple):
-    """An unplanned end of a node."""
-
-    node: NodeId
-    round: int
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ A death comes with the nodes that waited for the dead one, a restart with its ef
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NotRequired, Self
+from typing import Any, NamedTuple, NotRequired, Self, TypeAlias
 
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -16,32 +16,60 @@ from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, read_detail
 from netdfl.record.run import Run
 from netdfl.record.shares import GIVEN_UP, KINDS, TAKEN_AGAIN, UNACKNOWLEDGED, ShareRecord, WeighedShare
 
+NodeEvent: TypeAlias = tuple[float, NodeId, int, str, Mapping[str, Any]]
+"""An event of a node as in the table `events`: its time in any unit, the node, round, kind and details."""
+
+
+def events_of_nodes(run: Run, kinds: Sequence[str]) -> list[NodeEvent]:
+    """Return the events of nodes, of these kinds, in order of time; at one instant in the order of `kinds`."""
+    rows = run.rows(
+        "SELECT at_s, node, round, kind, details FROM events WHERE list_contains($kinds, kind) AND node IS NOT NULL "
+        "ORDER BY at_s, list_position($kinds, kind), node",
+        {"kinds": kinds},
+    )
+    return [(*row[:4], read_details(row[4])) for row in rows]
+
+
+class Death(NamedTuple):
+    """An unplanned end of a node."""
+
+    node: NodeId
+    round: int
+    why: str
+
+    @classmethod
+    def first_of(cls, events: Iterable[NodeEvent]) -> list[Self]:
+        """Return the first unplanned end of each node among `events`, in order of time."""
+        first: dict[NodeId, Self] = {}
+        ends = (event for event in events if event[3] in UNPLANNED)
+        for _, node, round, kind, said in sorted(ends, key=lambda event: event[:2]):
+            first.setdefault(node, cls(node, round, reason_of_death(kind, said)))
+        return list(first.values())
+
+
+UNPLANNED = ("died", "training_error")
+"""Kinds of events about unplanned ends of nodes."""
+
 
 def find_deaths(run: Run) -> list[Json]:
     """Return the nodes that died unplanned, in order of time: node, round, reason, and the nodes that waited for it.
 
     Deaths before the last resumption of the run do not count.
     """
-    first = run.rows(
-        "SELECT node, arg_min(round, at_s), arg_min(kind, at_s), arg_min(details, at_s) FROM events "
-        "WHERE kind IN ('died', 'training_error') AND node IS NOT NULL "
-        "AND at_s > coalesce((SELECT max(at_s) FROM events WHERE kind = 'resume' AND node IS NULL), -1) "
-        "GROUP BY node ORDER BY min(at_s), node"
-    )
+    ((resumed_s,),) = run.rows("SELECT coalesce(max(at_s), -1) FROM events WHERE kind = 'resume' AND node IS NULL")
+    ends = [each for each in events_of_nodes(run, UNPLANNED) if each[0] > resumed_s]
     waits = run.rows(
         "SELECT unnest(from_json(details->'awaited', '[\"INTEGER\"]')) AS awaited, node, round "
         "FROM events WHERE kind = 'missing' ORDER BY round, node"
     )
     deaths: list[Json] = []
-    for node, round, kind, details in first:
+    for node, round, why in Death.first_of(ends):
         waited: dict[NodeId, int] = {}
         for awaited, waiter, since in waits:
             if awaited == node and since >= round:
                 waited.setdefault(waiter, since)
         by = [{"node": waiter, "round": since} for waiter, since in waited.items()]
-        deaths.append(
-            {"node": node, "round": round, "reason": reason_of_death(kind, read_details(details)), "waited_for_by": by}
-        )
+        deaths.append({"node": node, "round": round, "reason": why, "waited_for_by": by})
     return deaths
 
 
@@ -73,11 +101,7 @@ def find_restarts(run: Run) -> list[dict[str, Any]]:
     `reason` says why), and `new_weight` the weight that it began with. Both weights are None for methods without
     weights.
     """
-    rows = run.rows(
-        "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [RETURNS]
-    )
-    ordered = sorted(rows, key=lambda row: (row[3], RETURNS.index(row[0])))
-    found = restarts_of((*row[:4], read_details(row[4])) for row in ordered)
+    found = restarts_of(events_of_nodes(run, RETURNS))
     _count_once(found, list(_read_shares(run).twice()))
     for each in found:
         if each["state"] == "kept":
@@ -85,16 +109,15 @@ def find_restarts(run: Run) -> list[dict[str, Any]]:
     return found
 
 
-def restarts_of(events: Iterable[tuple[str, NodeId, int, float, Json]]) -> list[dict[str, Any]]:
-    """Return every restart, as `find_restarts` does, from `events` of the kinds `RETURNS`, in order of time.
+def restarts_of(events: Iterable[NodeEvent]) -> list[dict[str, Any]]:
+    """Return every restart, as `find_restarts` does, from `events` in order of time.
 
-    They are (kind, node, round, time, details), with times in any unit. `lost_weight` is all that the node held when it
-    crashed, also where its state was kept.
+    `lost_weight` is all that the node held when it crashed, also where its state was kept.
     """
     crashed: dict[NodeId, dict[str, Any]] = {}
     back: dict[NodeId, dict[str, Any]] = {}
     found: list[dict[str, Any]] = []
-    for kind, node, round, at, said in events:
+    for at, node, round, kind, said in events:
         if kind in ("absent", "crash"):
             crashed_s = at if kind == "crash" else None
             crashed[node] = {"round": round, "crashed_s": crashed_s, "lost_weight": said.get("weight")}
@@ -106,7 +129,7 @@ def restarts_of(events: Iterable[tuple[str, NodeId, int, float, Json]]) -> list[
             state = "none" if kind == "join" else crash.pop("state", "kept")
             back[node] = {"node": node, **crash, "state": state, "returned_s": at}
             found.append(back[node])
-        elif node in back:
+        elif kind == "rejoin" and node in back:
             lost = "none" if back[node]["state"] == "none" else "lost"
             back[node] |= {"state": lost, "rejoined_in": round, "model_of": said.get("source")}
             back[node] |= {"new_weight": said.get("weight"), "reason": said.get("reason", "")}
@@ -127,14 +150,12 @@ class Crash(NamedTuple):
     weight: float | None
 
     @classmethod
-    def last_of(
-        cls, events: Iterable[tuple[str, NodeId, int, Mapping[str, object]]], ended: Collection[NodeId]
-    ) -> list[Self]:
-        """Return the crashes among `events` (kind, node, round, details; by time) that no restart of the node follows.
+    def last_of(cls, events: Iterable[NodeEvent], ended: Collection[NodeId]) -> list[Self]:
+        """Return the crashes among `events`, in order of time, that no restart of the node follows.
 
         Nodes that `ended` their last round are left out.
         """
-        last = {node: (kind, round, said) for kind, node, round, said in events if kind in ("crash", "restart")}
+        last = {node: (kind, round, said) for _, node, round, kind, said in events if kind in OUT_AND_BACK}
         return [
             cls(node, round, number if isinstance(number := said.get("weight"), float | int) else None)
             for node, (kind, round, said) in sorted(last.items())
@@ -142,17 +163,17 @@ class Crash(NamedTuple):
         ]
 
 
+OUT_AND_BACK = ("crash", "restart")
+"""Kinds of events about scripted crashes and the returns from them."""
+
+
 def find_crashes(run: Run) -> list[Crash]:
     """Return the scripted crashes after which nodes did not return, by node."""
-    rows = run.rows(
-        "SELECT kind, node, round, details FROM events WHERE kind IN ('crash', 'restart') AND node IS NOT NULL "
-        "AND round IS NOT NULL ORDER BY at_s, kind"
-    )
     ended = run.rows(
         "SELECT node FROM metrics WHERE name = 'round_s' AND node IS NOT NULL "
         "AND round = (SELECT max(round) FROM metrics WHERE name = 'round_s')"
     )
-    return Crash.last_of(((*row[:3], read_details(row[3])) for row in rows), {node for (node,) in ended})
+    return Crash.last_of(events_of_nodes(run, OUT_AND_BACK), {node for (node,) in ended})
 
 
 def counts_the_living(run: Run) -> bool:

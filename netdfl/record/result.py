@@ -16,10 +16,12 @@ from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_o
 from netdfl.record.forms import read_list
 from netdfl.record.judge import Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
-from netdfl.record.observations import Death, Equivocation, HeldWeight, Observations, OddMessages, Outlier, RunFacts
+from netdfl.record.observations import Equivocation, HeldWeight, Observations, OddMessages, Outlier, RunFacts
 from netdfl.record.remarks import (
+    Death,
     GivenUpCounts,
     count_given_up,
+    events_of_nodes,
     find_crashes,
     find_deaths,
     find_restarts,
@@ -76,7 +78,7 @@ class StoredRecord(NamedTuple):
             waits=waits,
             lost_weight=given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts),
             new_weight=sum(each.get("new_weight") or 0.0 for each in restarts if each["state"] == "lost"),
-            outliers=[Outlier(*row) for row in run.rows(_OUTLIERS)],
+            outliers=Outlier.first_of(events_of_nodes(run, ["outlier"])),
             least=_least_weight(run),
             deaths=[Death(each["node"], each["round"], each["reason"]) for each in deaths],
             crashes=find_crashes(run),
@@ -100,15 +102,6 @@ _NOT_FINITE = (
     "SELECT node, min(round) FROM (SELECT node, round FROM events WHERE kind = 'not_finite' UNION ALL "
     "SELECT node, round FROM metrics WHERE name IN ('train_loss', 'test_loss') AND value IS NULL) "
     "GROUP BY node ORDER BY 2, 1 NULLS LAST"
-)
-
-
-_OUTLIERS = (
-    "SELECT * FROM (SELECT TRY_CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'of', '') AS of, node, "
-    "round, TRY_CAST(details->>'size' AS DOUBLE) AS size, TRY_CAST(details->>'usual' AS DOUBLE) AS usual "
-    "FROM events WHERE kind = 'outlier' AND node IS NOT NULL "
-    "QUALIFY row_number() OVER (PARTITION BY src, of ORDER BY round, at_s, node) = 1) "
-    "WHERE src IS NOT NULL AND size IS NOT NULL AND usual IS NOT NULL ORDER BY of, round, src"
 )
 
 
