@@ -18,7 +18,7 @@ from netdfl.study.refusals import refused_problems
 
 @dataclass
 class GridCheck:
-    """The result of the check of a grid.
+    """A grid whose cells (single runs) were looked at before they are run, with what was found.
 
     Attributes:
         plan: the grid.
@@ -93,9 +93,8 @@ def _refuse(wrong: Sequence[Problem], checks: Sequence[GridCheck], heading: str 
 
 def _check(plan: GridPlan, sets: Sequence[str], folder: Path, seeds: int | None) -> GridCheck:
     found = GridCheck(plan)
-    chosen = plan if seeds is None else replace(plan, seeds=seeds)
     try:
-        found.cells = list(cells_of(chosen, first_seed(plan, sets), sets))
+        found.cells = cells_under(plan, sets, seeds)
         found.known, found.waiting = look(plan.scenario, found.cells, folder / "cells", plan.told)
         found.wrong, found.advice = refused_problems(found.known, found.cells, plan.scenario)
     except InputError as error:
@@ -103,6 +102,15 @@ def _check(plan: GridPlan, sets: Sequence[str], folder: Path, seeds: int | None)
     misspelled = plan.source.misspelled(found.wrong) if plan.source else ()
     found.wrong = [*figure_problems(plan, sets, misspelled), *found.wrong]
     return found
+
+
+def cells_under(plan: GridPlan, sets: Sequence[str], seeds: int | None) -> list[Cell]:
+    """Return the cells (single runs) of a grid under the overrides `sets`, with `seeds` seeds (None: its own number).
+
+    Raises InputError for a reason that all cells share.
+    """
+    chosen = plan if seeds is None else replace(plan, seeds=seeds)
+    return list(cells_of(chosen, first_seed(plan, sets), sets))
 
 
 def first_seed(plan: GridPlan, sets: Sequence[str]) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 
@@ -21,11 +20,11 @@ from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.bar import bar_of, line_of
 from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
-from netdfl.study.checking import checked_grids, first_seed
+from netdfl.study.checking import GridCheck, cells_under, checked_grids
 from netdfl.study.figure_files import names_of, remove, stems_of
 from netdfl.study.labels import Labels, labels_of, shortened
 from netdfl.study.number_text import number
-from netdfl.study.plan import LEARNING, LOGS, Cell, GridPlan, cells_of, each_value, is_study, parse_vary, places_of
+from netdfl.study.plan import LEARNING, LOGS, Cell, GridPlan, each_value, is_study, parse_vary, places_of
 from netdfl.study.plots import is_word, name_of
 from netdfl.study.progress import FILE, StudyPlan, StudyState, refused_of
 from netdfl.study.refusals import check_values
@@ -92,32 +91,14 @@ def sweep(
     grids = _of_study(file, sets, out, seeds) if study else [_of_scenario(file, vary, sets, out, seeds)]
     far = far or Far()
     far.total = sum(len(grid.cells) for grid in grids)
-    return sum(_run(grid, jobs, console, far, make_runner, needs) for grid in grids)
+    return sum(_run(grid, out / grid.plan.name, jobs, console, far, make_runner, needs) for grid in grids)
 
 
-class _Grid(NamedTuple):
-    """The cells (single runs) of a plan.
-
-    Attributes:
-        plan: the plan.
-        cells: all cells.
-        known: the results of cells that have run, or can't be run.
-        waiting: the jobs for all other cells.
-        out: the folder of the grid's results.
-    """
-
-    plan: GridPlan
-    cells: Sequence[Cell]
-    known: Sequence[CellResult]
-    waiting: Sequence[CellJob]
-    out: Path
-
-
-def as_progress(grid: _Grid, jobs: int) -> StudyPlan:
-    """Return the plan of a grid's cells in the form that `netdfl study` reads."""
+def as_progress(grid: GridCheck, out: Path, jobs: int) -> StudyPlan:
+    """Return the plan of a grid's cells, whose results go to `out`, in the form that `netdfl study` reads."""
     paths = {each.cell: each.path.name for each in grid.known} | {job.cell: job.path.name for job in grid.waiting}
     plan, cells = grid.plan, {cell: paths[cell] for cell in grid.cells}
-    folder, table = grid.out / "cells", grid.out / "table.md"
+    folder, table = out / "cells", out / "table.md"
     refused = refused_of(grid.known)
     return StudyPlan(plan.name, jobs, folder, cells, table, True, plan.figures, plan.learning, plan.title, refused)
 
@@ -132,23 +113,22 @@ def write_so_far(folder: Path, study: StudyState) -> None:
     write_results(study.ended, grid, folder, Console(quiet=True), so_far)
 
 
-def _of_study(file: Path, sets: Sequence[str], out: Path, seeds: int | None) -> list[_Grid]:
+def _of_study(file: Path, sets: Sequence[str], out: Path, seeds: int | None) -> list[GridCheck]:
     new = next((folder for folder in (*reversed(out.parents), out) if not folder.exists()), None)
     try:
-        checks = checked_grids(file, out / "scenarios", out, sets, seeds, "nothing was run, because of these mistakes:")
+        return checked_grids(file, out / "scenarios", out, sets, seeds, "nothing was run, because of these mistakes:")
     except InputError:
         if new is not None:
             shutil.rmtree(new, ignore_errors=True)
         raise
-    return [_Grid(each.plan, each.cells, each.known, each.waiting, out / each.plan.name) for each in checks]
 
 
-def _of_scenario(file: Path, vary: Sequence[str], sets: Sequence[str], out: Path, seeds: int | None) -> _Grid:
+def _of_scenario(file: Path, vary: Sequence[str], sets: Sequence[str], out: Path, seeds: int | None) -> GridCheck:
     plan = _plan_of(file, vary)
-    folder, cells = out / plan.name, _cells(plan, seeds, sets)
-    known, waiting = look(plan.scenario, cells, folder / "cells", plan.told)
+    cells = cells_under(plan, sets, seeds)
+    known, waiting = look(plan.scenario, cells, out / plan.name / "cells", plan.told)
     check_values(known, cells, plan.scenario)
-    return _Grid(plan, cells, known, waiting, folder)
+    return GridCheck(plan, cells, known, waiting)
 
 
 def _plan_of(file: Path, vary: Sequence[str]) -> GridPlan:
@@ -178,15 +158,19 @@ def _own(points: Sequence[GridPoint]) -> list[str]:
     return sorted(measured - {"test_accuracy", "test_loss"})
 
 
-def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
-    chosen = plan if seeds is None else replace(plan, seeds=seeds)
-    return list(cells_of(chosen, first_seed(plan, sets), sets))
-
-
-def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callable[[], Runner], needs: RunNeeds) -> int:
-    plan, cells, known, waiting, out = grid
+def _run(
+    grid: GridCheck,
+    out: Path,
+    jobs: int,
+    console: Console,
+    far: Far,
+    make_runner: Callable[[], Runner],
+    needs: RunNeeds,
+) -> int:
+    """Make the runs of a grid that have not ended yet, and write its results to `out`; return how many runs failed."""
+    plan, cells, known, waiting = grid.plan, grid.cells, grid.known, grid.waiting
     _drop_stale(plan, out, console)
-    progress = as_progress(grid, jobs)
+    progress = as_progress(grid, out, jobs)
     progress.write(out / FILE)
     found: dict[Cell, CellResult] = {}
     to_run = {job.cell for job in waiting}
