@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from netdfl.core.types import NodeId
 
+T = TypeVar("T")
 WaitPath: TypeAlias = tuple[tuple[NodeId, int], ...]
 
 
@@ -44,11 +45,10 @@ Computation: TypeAlias = tuple[NodeId, int]
 
 
 @dataclass
-class AndDetector:
-    """Deadlock detection of a node that waits for all of its sources (AND), by edge chasing.
+class _Detector(Generic[T]):
+    """The state that both detectors of a node have: its wait, its own detections, and the latest one of each initiator.
 
-    A probe that returns to its initiator proves a cycle of such waits. `deadlocked` says whether one did, and `members`
-    are the nodes of the cycle.
+    Of the latter it remembers a value of the type `T`.
     """
 
     node: NodeId
@@ -56,13 +56,26 @@ class AndDetector:
     members: WaitPath = ()
     _waits_for: tuple[NodeId, ...] = ()
     _number: int = 0
-    _latest: dict[NodeId, int] = field(default_factory=dict)  # the number of each initiator's latest detection
+    _latest: dict[NodeId, T] = field(default_factory=dict)
 
     def wait(self, sources: Collection[NodeId]) -> None:
-        """Set the nodes for which this node waits, all of them; empty: it does not wait."""
+        """Set the nodes for which this node waits; empty: it does not wait."""
         self._waits_for = tuple(sorted(sources))
         self._latest.clear()
         self.deadlocked = False
+
+    def _prove(self, number: int, members: WaitPath) -> None:
+        """Take note of the end of this node's own detection, unless it has begun a later one since."""
+        self.deadlocked = self.deadlocked or number == self._number
+        self.members = members
+
+
+class AndDetector(_Detector[int]):
+    """Deadlock detection of a node that waits for all of its sources (AND), by edge chasing.
+
+    A probe that returns to its initiator proves a cycle of such waits. `deadlocked` says whether one did, and `members`
+    are the nodes of the cycle. Of each initiator it remembers the number of the latest detection.
+    """
 
     def start(self) -> list[EdgeChasingProbe]:
         """Start a detection; return a probe to each awaited node. Call this when a wait has lasted long."""
@@ -76,8 +89,7 @@ class AndDetector:
             return []
         self._latest[probe.initiator] = probe.number
         if probe.initiator == self.node:
-            self.deadlocked = self.deadlocked or probe.number == self._number
-            self.members = probe.path
+            self._prove(probe.number, probe.path)
             return []
         return self._ask(*key, probe.path)
 
@@ -97,26 +109,12 @@ class _Engagement(NamedTuple):
     members: WaitPath = ()
 
 
-@dataclass
-class OrDetector:
+class OrDetector(_Detector[_Engagement]):
     """Deadlock detection of a node that waits for any one of its sources (OR), by a diffusing computation.
 
     Replies to all queries prove that no awaited node can run. `deadlocked` says whether they came, and `members` are
-    the nodes that replied.
+    the nodes that replied. Of each initiator it remembers its part in the latest computation.
     """
-
-    node: NodeId
-    deadlocked: bool = False
-    members: WaitPath = ()
-    _waits_for: tuple[NodeId, ...] = ()
-    _number: int = 0
-    _engaged: dict[NodeId, _Engagement] = field(default_factory=dict)  # in the latest computation of each initiator
-
-    def wait(self, sources: Collection[NodeId]) -> None:
-        """Set the nodes for which this node waits, any one of them; empty: it does not wait."""
-        self._waits_for = tuple(sorted(sources))
-        self._engaged.clear()
-        self.deadlocked = False
 
     def start(self) -> list[EdgeChasingProbe]:
         """Start a detection; return a query to each awaited node. Call this when a wait has lasted long."""
@@ -133,28 +131,27 @@ class OrDetector:
             return []
         if probe.kind == "reply":
             return self._count(probe)
-        engaged = self._engaged.get(probe.initiator)
+        engaged = self._latest.get(probe.initiator)
         if engaged is None or engaged.number < probe.number:
             return self._engage(key, probe.src)
         return [EdgeChasingProbe("reply", *key, self.node, probe.src)] if engaged.number == probe.number else []
 
     def _engage(self, key: Computation, by: NodeId) -> list[EdgeChasingProbe]:
         initiator, number = key
-        self._engaged[initiator] = _Engagement(number, by, frozenset(self._waits_for))
+        self._latest[initiator] = _Engagement(number, by, frozenset(self._waits_for))
         return [EdgeChasingProbe("query", *key, self.node, source) for source in self._waits_for]
 
     def _count(self, reply: EdgeChasingProbe) -> list[EdgeChasingProbe]:
         """Count the reply of an awaited node, once; after the last one, return this node's own reply."""
         key = (reply.initiator, reply.number)
-        engaged = self._engaged.get(reply.initiator)
+        engaged = self._latest.get(reply.initiator)
         if engaged is None or engaged.number != reply.number or reply.src not in engaged.due:
             return []
         members = tuple(sorted({*engaged.members, *reply.path}))
-        self._engaged[reply.initiator] = engaged = engaged._replace(due=engaged.due - {reply.src}, members=members)
+        self._latest[reply.initiator] = engaged = engaged._replace(due=engaged.due - {reply.src}, members=members)
         if engaged.due:
             return []
         if reply.initiator == self.node:
-            self.deadlocked = self.deadlocked or reply.number == self._number
-            self.members = members
+            self._prove(reply.number, members)
             return []
         return [EdgeChasingProbe("reply", *key, self.node, engaged.by, members)]
