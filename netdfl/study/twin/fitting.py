@@ -79,7 +79,6 @@ class Fit:
         compute_s: the mean time in s that a node computes in a round.
         jitter_s: the standard deviation of that time.
         slow: the slow nodes, each with the factor by which it takes longer.
-        error_s: the median deviation in s of a delay from the fit.
         messages: the number of messages.
         rounds: the number of rounds in which they were sent.
         told_apart: whether message sizes differ enough to tell latency from rate; if not, the latency is the given one.
@@ -92,7 +91,6 @@ class Fit:
     compute_s: FittedValue
     jitter_s: float
     slow: dict[int, float]
-    error_s: float
     messages: int
     rounds: int
     told_apart: bool
@@ -121,21 +119,14 @@ def fit(samples: RecordedTimes, latency_s: float = 0.0, reading: Shared | None =
         whole = _line(samples, nbytes, alike, fixed, rng)
         by_node = dict(_of_nodes(samples, nbytes, whole, fixed, rng))
     compute, jitter, slow = _compute(samples, rng)
-    error = float(np.median(np.abs(samples.delay - _expected(whole, samples, nbytes))))
     clearly = clearly or reading is not None
     rounds = len(np.unique(samples.round))
-    return Fit(shared, whole, by_node, compute, jitter, slow, error, len(nbytes), rounds, told_apart, clearly)
+    return Fit(shared, whole, by_node, compute, jitter, slow, len(nbytes), rounds, told_apart, clearly)
 
 
 def _vary(nbytes: Floats) -> bool:
     """Return whether message sizes differ enough to tell a latency from a rate."""
     return bool(nbytes.max() > SPREAD * nbytes.min())
-
-
-def _expected(line: FittedLink, samples: RecordedTimes, nbytes: Floats) -> Floats:
-    through = 0.0 if line.rate_bps is None else BITS * nbytes / line.rate_bps.value
-    found: Floats = line.latency_s.value * samples.latent + through
-    return found
 
 
 def _reading(samples: RecordedTimes) -> tuple[Shared, bool]:
