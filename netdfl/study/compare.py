@@ -12,7 +12,6 @@ from statistics import fmean, stdev
 from netdfl.core.errors import RunError
 from netdfl.core.files import write_whole, writing
 from netdfl.core.types import Json
-from netdfl.record.judge import WELL
 from netdfl.record.plain_json import dump_json
 from netdfl.study.cells import CellResult
 from netdfl.study.outcome import WARNED
@@ -109,11 +108,8 @@ def _measured(row: ComparisonRow, ran: Sequence[CellResult]) -> ComparisonRow:
 
 
 def _why_not_counted(ran: CellResult) -> str:
-    if ran.result is None or ran.failed:
-        return f"seed {ran.cell.seed}: {ran.text or f'exit code {ran.exit_code}'}"
-    if ran.result["verdict"] not in WELL:
-        return f"seed {ran.cell.seed}: {ran.result['verdict']}: {'; '.join(ran.result['reasons'][:1])}"
-    return ""
+    why = ran.why if ran.failed else ran.not_passed
+    return f"seed {ran.cell.seed}: {why}" if why else ""
 
 
 def _warned(ran: CellResult) -> list[str]:

@@ -29,11 +29,10 @@ def check_values(looked: Sequence[CellResult], cells: Sequence[Cell], scenario: 
     A value that is refused in only some of its cells conflicts with another value; those cells count as failed.
     `looked` has the results of the cells that have run or were refused.
     """
-    if wrong := refused_values(looked, cells):
-        refused = {ran.cell: ran.text for ran in looked if ran.refused}
+    wrong, advice = _refused_values(looked, cells, scenario)
+    if wrong:
         told = [f"{', '.join(values)} can't be run: {text}" for text, values in wrong.items()]
-        remedies = [_remedy(text, cells, refused, scenario) for text in wrong]
-        raise InputError("\n".join(["no cell was run, as some never can be:", *told, *_each_once(remedies)]))
+        raise InputError("\n".join(["no cell was run, as some never can be:", *told, *advice]))
 
 
 def refused_problems(
@@ -43,23 +42,20 @@ def refused_problems(
 
     A mistake without a place in a file names these cases and values.
     """
-    refused = {ran.cell: ran.text for ran in looked if ran.refused}
     of_text = {ran.text: ran.problems for ran in looked if ran.refused}
-    wrong = refused_values(looked, cells)
+    wrong, advice = _refused_values(looked, cells, scenario)
     problems = [
         each if each.line else Problem(f"{', '.join(values)} can't be run: {each}")
         for text, values in wrong.items()
         for each in of_text[text]
     ]
-    return problems, _each_once([_remedy(text, cells, refused, scenario) for text in wrong])
+    return problems, advice
 
 
-def _each_once(texts: Sequence[str]) -> list[str]:
-    return [text for text in dict.fromkeys(texts) if text]
-
-
-def refused_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> dict[str, list[str]]:
-    """Return the cases and varied values that are refused in all of their `cells`, by the text of the refusal."""
+def _refused_values(
+    looked: Sequence[CellResult], cells: Sequence[Cell], scenario: Path
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the cases and values that are refused in all of their `cells`, by the text of the refusal, and advice."""
     refused = {ran.cell: ran.text for ran in looked if ran.refused}
     of_value: dict[str, list[Cell]] = {}
     for cell in cells if refused else ():
@@ -69,7 +65,8 @@ def refused_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> dict[
     for value, those in of_value.items():
         if all(cell in refused for cell in those):
             wrong.setdefault(refused[those[0]], []).append(value)
-    return wrong
+    advice = dict.fromkeys(_remedy(text, cells, refused, scenario) for text in wrong)
+    return wrong, [each for each in advice if each]
 
 
 class _Foreign(NamedTuple):
