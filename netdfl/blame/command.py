@@ -16,10 +16,11 @@ from netdfl.blame.blaming import Blame, Show
 from netdfl.blame.keeping import keep_blame, page_runs
 from netdfl.blame.removal import KEYS_OF_WORLD
 from netdfl.blame.run import RunBlame
-from netdfl.blame.told import aligned, sentences_of, table_of
+from netdfl.blame.told import sentences_of, table_of
 from netdfl.core.errors import NetdflError
 from netdfl.core.files import write_whole, writing
 from netdfl.explore.shrink import short_plain
+from netdfl.report.words import aligned
 from netdfl.scenario.loading.resolved import plain_to_yaml
 
 DONE, INTERRUPTED = 0, 130

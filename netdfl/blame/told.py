@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from netdfl.blame.blaming import Blame, BlameRow
 from netdfl.blame.outcome import PlayOutcome
@@ -130,9 +130,3 @@ def _at_round(blame: Blame, row: BlameRow, round: int) -> int | None:
     """
     values = () if row.outcome is None else row.outcome.figures.get(blame.target.figure, ())
     return next((each.at_ns for each in values if each.round == round), None)
-
-
-def aligned(lines: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the lines of a table as text, with each column aligned."""
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -60,6 +60,12 @@ def some(items: Sequence[object], most: int = 8) -> str:
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table as text, with each column aligned."""
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
 def not_delivered(messages: Json) -> str:
     """Return the undelivered messages as text: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
 

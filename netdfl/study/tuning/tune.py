@@ -6,13 +6,14 @@ again, and `netdfl study` shows the progress.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from netdfl.core.errors import InputError, ScenarioError
+from netdfl.report.words import aligned
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.model.schema import Scenario
@@ -148,9 +149,8 @@ def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
         values = quorums(scenario)
     else:
         values = _deadlines(runs, plan, order)
-    plan = GridPlan(plan.name, runs.file, {"": []}, {path: overrides(order.knob, values)}, order.seeds, drawn)
-    first = GridPlan(plan.name, runs.file, plan.cases, plan.vary, 1, drawn)
-    cells = runs.cells(first)
+    plan = replace(plan, vary={path: overrides(order.knob, values)})
+    cells = runs.cells(replace(plan, seeds=1))
     check_values(look(runs.file, cells, runs.out / "cells")[0], cells, runs.file)
     return plan
 
@@ -171,7 +171,7 @@ def _deadlines(runs: _Runs, plan: GridPlan, order: TuneOrder) -> list[str]:
     It makes these runs and prints the range of the target's metric in them.
     """
     path = PATHS["deadline"]
-    auto = GridPlan(plan.name, runs.file, plan.cases, {path: overrides("deadline", [AUTO])}, order.seeds, plan.figures)
+    auto = replace(plan, vary={path: overrides("deadline", [AUTO])})
     ran = runs.run(auto, runs.cells(auto))
     good = [figures_of(each) for each in ran if not each.failed]
     if not good:
@@ -205,7 +205,7 @@ def _searched(runs: _Runs, plan: GridPlan, order: TuneOrder, tuning: SearchAnswe
         decide(range(len(tuning.values)))
     else:
         search(len(tuning.values), decide, max(1, runs.jobs // order.seeds))
-    return SearchAnswer(tuning.name, tuning.knob, tuning.target, tuning.confidence, tuning.values, found)
+    return replace(tuning, tried=found)
 
 
 def _write(runs: _Runs, plan: GridPlan, tuning: SearchAnswer) -> None:
@@ -216,12 +216,9 @@ def _write(runs: _Runs, plan: GridPlan, tuning: SearchAnswer) -> None:
     draw_curve(ran, tuning, FigureSpec(y=tuning.target.figure, x=path, log=tuning.target.log), runs.out / "figures")
     (runs.out / "answer.md").write_text(_page(tuning), encoding="utf-8")
     tuning.write(runs.out / ANSWER)
-    for line in _plain(HEADINGS, tuning.rows()):
-        runs.console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in tuning.lines():
-        runs.console.print(line, markup=False, highlight=False, soft_wrap=True)
     made = f"{len(tuning.tried)} of {len(tuning.values)} values were run; tables and figures in {runs.out}"
-    runs.console.print(made, markup=False, highlight=False, soft_wrap=True)
+    for line in [*aligned([HEADINGS, *tuning.rows()]), *tuning.lines(), made]:
+        runs.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def draw_curve(ran: Sequence[CellResult], tuning: SearchAnswer, drawn: FigureSpec, folder: Path) -> None:
@@ -244,10 +241,3 @@ def draw_curve(ran: Sequence[CellResult], tuning: SearchAnswer, drawn: FigureSpe
 
 def _page(tuning: SearchAnswer) -> str:
     return markdown_table(HEADINGS, tuning.rows()) + "\n" + "".join(f"{line}\n" for line in tuning.lines())
-
-
-def _plain(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return rows of text below their headings, in columns."""
-    lines = [list(headings), *map(list, rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(headings))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
