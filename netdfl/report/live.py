@@ -135,11 +135,7 @@ def _messages(counts: MessageCounts) -> str:
 def summary_text(result: Json, run_path: Path) -> str:
     """Return the summary of a finished run as text without colors."""
     head, lines, rows = summary(result, run_path)
-    return "\n".join([f"{result['verdict']}  {head}", *_below(lines, rows)])
-
-
-def _below(lines: list[str], rows: dict[str, str]) -> list[str]:
-    return [*(f"  {line}" for line in lines), *_rows(rows)]
+    return "\n".join([f"{result['verdict']}  {head}", *(f"  {line}" for line in lines), *_rows(rows)])
 
 
 def _rows(rows: dict[str, str]) -> list[str]:

@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from netdfl.core.errors import InputError
 from netdfl.record.forms import damaged
+from netdfl.record.kept_blame import kept_blame
 from netdfl.record.run import Run
-from netdfl.report.data.blame import blame
 from netdfl.report.data.figures import fleet_curves, node_matrices, spreads, time_by_node
 from netdfl.report.data.fleet import fleet
 from netdfl.report.data.frame import Frame, Made, find_frame, shorten
@@ -76,7 +76,7 @@ def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], o
         "outages": (lambda: outages(run), []),
         "waits": (lambda: waits(run, frame), {"node": [], "all": True}),
         "stalls": (lambda: stalls(run), []),
-        "blame": (lambda: blame(run), None),
+        "blame": (lambda: kept_blame(run), None),
         "resources": (lambda: resources(run), None),
         "partition": (lambda: _partition(run), None),
         "logs": (lambda: logs(run, frame), {}),
