@@ -134,7 +134,7 @@ def latency() -> Any:
     from netdfl.links.rules.latency import Delay
 
     def quantile(share: float) -> float:
-        slip(not within("plugins"))
+        slip(not within("trials_without_data"))
         return 1e6
 
     return Delay(fifo=True, quantile=quantile)

@@ -226,7 +226,7 @@ def test_a_compressor_whose_parts_no_message_holds_is_found_at_validation(tmp_pa
     (tmp_path / "shapes.py").write_text(SHAPES)
     file = tmp_path / "first.yaml"
     file.write_text(written("compression: shapes:tensors"))
-    with pytest.raises(ScenarioError, match=r"'shapes:tensors'.* when its parts were put into a message") as caught:
+    with pytest.raises(ScenarioError, match=r"'shapes:tensors' encoded 'values' as a Tensor .*to_array") as caught:
         load(file)
     (problem,) = caught.value.problems
     assert problem.line == 9

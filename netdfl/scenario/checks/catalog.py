@@ -24,8 +24,9 @@ from netdfl.scenario.checks.links import (
     messages_exist,
     packets_can,
 )
-from netdfl.scenario.checks.plugins import with_data, without_data
 from netdfl.scenario.checks.survival import joins, rejoins, survives
+from netdfl.scenario.checks.trials_with_data import with_data
+from netdfl.scenario.checks.trials_without_data import without_data
 from netdfl.scenario.checks.waiting import missing_is_treated, quorum_can_come, stale_acts, waits_can_end
 from netdfl.scenario.loading.document import Document
 from netdfl.scenario.model.choices import nearest

@@ -1,0 +1,72 @@
+"""The steps of a trial of a component that a user wrote (a part), and the findings that a trial ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from netdfl.core.errors import OwnPartError
+from netdfl.scenario.checks.finding import CheckFinding
+from netdfl.scenario.model.contracts import broken, misfit
+from netdfl.scenario.model.fields import Function
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.schema import Scenario
+
+T = TypeVar("T")
+
+
+def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Part]]:
+    """Yield every component below `value` that a user wrote, such as a model, with the path of the key naming it."""
+    if isinstance(value, Part) and type(value).own:
+        yield (*path, type(value).key), value
+    children: Mapping[str | int, object] = value if isinstance(value, Mapping) else {}
+    if isinstance(value, list):
+        children = dict(enumerate(value))
+    if isinstance(value, BaseModel):
+        children = {field.alias or name: getattr(value, name) for name, field in type(value).model_fields.items()}
+    for key, child in children.items():
+        yield from own_parts(child, (*path, key))
+
+
+def tried(
+    scenario: Scenario, trials: Mapping[str, Callable[[Part, T], CheckFinding | None]], context: T
+) -> Iterator[CheckFinding]:
+    """Yield the mistakes of the scenario's own components of the kinds in `trials`, each tried with `context`."""
+    for path, part in own_parts(scenario):
+        try:
+            if part.own in trials and (noticed := trials[part.own](part, context)) is not None:
+                yield noticed._replace(path=path)
+        except OwnPartError as exc:
+            yield CheckFinding(path, exc.what, exc.remedy)
+
+
+@contextmanager
+def using(part: Part, doing: str) -> Iterator[None]:
+    """Report an exception in the context, while `doing` something, as a fault of what the user's `part` returned."""
+    try:
+        yield
+    except OwnPartError:
+        raise
+    except Exception as exc:
+        raise broken(part.own, part.kind, exc, function_of(part), f" {doing}") from exc
+
+
+def require(holds: bool, part: Part, did: str, remedy: str = "") -> None:
+    """Raise OwnPartError that says what the user's `part` `did`, unless this holds."""
+    if not holds:
+        raise misfit(part.own, part.kind, did, function_of(part), remedy)
+
+
+def require_again(same: bool, part: Part, remedy: str = "draw from streams: streams.rng('a name')") -> None:
+    """Require that a part gave the `same` twice. Nodes and machines call it each for itself, and must agree."""
+    require(same, part, "gives something else each time that it is called with the same seed", remedy)
+
+
+def function_of(part: Part) -> Function:
+    """Return the user's function that makes `part`."""
+    function = type(part).function
+    assert function is not None
+    return function

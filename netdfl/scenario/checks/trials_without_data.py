@@ -1,0 +1,194 @@
+"""Trials of components that a user wrote, such as an algorithm or a graph: each is built and used before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netdfl.algorithms.exchange import Exchange
+from netdfl.core.errors import OwnPartError
+from netdfl.core.rng import ALONE, Streams, kept_streams
+from netdfl.core.types import Array, Kind, Message
+from netdfl.links.rules.base import Transit
+from netdfl.scenario.build import build_network, build_topology
+from netdfl.scenario.checks.finding import CheckFinding
+from netdfl.scenario.checks.trials import own_parts, require, require_again, tried, using
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Training
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netdfl.algorithms.base import Algorithm
+    from netdfl.compression.base import Compressor, EncodedVector
+
+_DIM, _ROUNDS, _MESSAGES = 64, 3, 32
+"""The numbers of a vector, rounds and messages that parts are tried with."""
+
+
+def without_data(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Yield the mistakes of components that a user wrote (such as an algorithm) that show without the task's data."""
+    if any(part.own in _TRIALS for _, part in own_parts(scenario)):
+        with ALONE, kept_streams():
+            yield from list(tried(scenario, _TRIALS, scenario))
+
+
+def _topology(part: Part, scenario: Scenario) -> None:
+    topology, again = (part.build(scenario.num_nodes, Streams(scenario.seed)) for _ in range(2))
+    made = topology.num_nodes
+    require(made == scenario.num_nodes, part, f"made a graph of {made} nodes and was given {scenario.num_nodes}")
+    with using(part, "when its graph was drawn"):
+        for round in range(min(_ROUNDS, scenario.rounds)):
+            require_again(topology.graph(round).edges == again.graph(round).edges, part)
+
+
+def _weights(part: Part, scenario: Scenario) -> None:
+    try:
+        graph = build_topology(scenario).graph(0)
+    except (ValueError, OSError):
+        return
+    matrix, again = part.build(graph), part.build(graph)
+    sizes = (len(matrix.on_edges), len(matrix.on_self))
+    wanted = (graph.num_edges, graph.num_nodes)
+    require(sizes == wanted, part, f"gave weights of (edges, nodes) {sizes} to a graph of {wanted}")
+    same = np.array_equal(matrix.on_edges, again.on_edges) and np.array_equal(matrix.on_self, again.on_self)
+    require_again(same, part, "give its generator a seed")
+
+
+def _selection(part: Part, scenario: Scenario) -> None:
+    candidates = tuple(range(1, scenario.num_nodes))
+    selection, again = (part.build(scenario.num_nodes, Streams(scenario.seed)) for _ in range(2))
+    with using(part, "when it selected"):
+        chosen = selection.select(0, 0, candidates)
+        require_again(list(chosen) == list(again.select(0, 0, candidates)), part)
+        require(set(chosen) <= set(candidates), part, f"selected {chosen} among {candidates}")
+
+
+def _algorithm(part: Part, scenario: Scenario) -> None:
+    from netdfl.algorithms.own import lacking
+
+    algorithm = part.build(Exchange(common_start=isinstance(scenario.task, Training), streams=Streams(scenario.seed)))
+    family = scenario.algorithm.traits.family
+    did = f"made an algorithm of the family {algorithm.family!r}, and is listed under {family!r}"
+    require(algorithm.family == family, part, did, f"name an Entry with family={algorithm.family!r}")
+    for what, lacks in lacking(family, algorithm.start, algorithm.local, algorithm.mixing):
+        require(False, part, f"made an algorithm whose {what} lacks {lacks}", "docs/extend.md has what each part has")
+    _trains(algorithm, scenario)
+
+
+def _trains(algorithm: Algorithm, scenario: Scenario) -> None:
+    """Check the result of one round of local training by a user's own algorithm on a toy problem.
+
+    An algorithm that fails on this problem for another reason may need another problem, and passes.
+    """
+    from netdfl.algorithms.families import first_state
+    from netdfl.training.catalog import TOYS
+
+    try:
+        task, view = TOYS["quadratic"](0, Streams(0), dim=_DIM), build_network(scenario).view(0, 0)
+    except Exception:  # what is wrong with the graph or its weights is told at their own places
+        return
+    try:
+        state = first_state(task.initial(), algorithm, view)
+        state.train(algorithm, task.data(0), view)
+    except OwnPartError:
+        raise
+    except Exception:
+        return
+
+
+def _compression(part: Part, scenario: Scenario) -> None:
+    import torch
+
+    compressor = part.build()
+    vector = torch.linspace(-1, 1, _DIM)
+    with using(part, f"with a vector of {_DIM} numbers"):
+        variance, kept = compressor.variance(_DIM), compressor.contraction(_DIM)
+        did = f"has variance {variance:g} and contraction {kept:g}"
+        require(variance >= 0 and 0 <= kept <= 1, part, did, "variance is 0 or more, contraction 0 to 1")
+        encoded = _encoded(part, compressor, vector)
+        sent = _contents(encoded)
+        decoded = compressor.decompress(encoded)
+        require(decoded.shape == vector.shape, part, f"made {tuple(decoded.shape)} of a vector of {_DIM} numbers")
+        require(_contents(encoded) == sent, part, "wrote to what it decoded", "clone it: other receivers read it, too")
+        decoded += 1
+        require(_contents(encoded) == sent, part, "decoded to the memory of the message", "clone what is decoded")
+    with using(part, "when its parts were put into a message"):
+        _carried(compressor, vector)
+
+
+def _encoded(part: Part, compressor: Compressor, vector: Tensor) -> EncodedVector:
+    """Return a vector encoded by a user's `part`, after checks that nothing else may change it, and it nothing else."""
+    given = vector.clone()
+    encoded = compressor.compress(given, np.random.default_rng(0))
+    for name, array in encoded.arrays.items():
+        did = f"encoded {name!r} as a {type(array).__name__}"
+        require(isinstance(array, Array), part, did, "make an Array of a tensor by to_array of netdfl.extend")
+    require(bool((given == vector).all()), part, "wrote to the vector that it was given", "clone it first")
+    sent = _contents(encoded)
+    again = _contents(compressor.compress(vector, np.random.default_rng(0)))
+    require(sent == again, part, "encoded one vector in two ways with the same seed", "take chance from rng alone")
+    given += 1
+    require(_contents(encoded) == sent, part, "encoded a vector without copying it", "clone what is encoded")
+    return encoded
+
+
+def _contents(encoded: EncodedVector) -> dict[str, bytes]:
+    return {name: bytes(array.data) for name, array in encoded.arrays.items()}
+
+
+def _carried(compressor: Compressor, vector: Tensor) -> None:
+    """Check that a user's compressor makes vectors that can be sent: put one into a message, and read it again."""
+    from netdfl.mixing.payloads import pack_encoded, unpack_encoded
+    from netdfl.transport import wire
+
+    payload = pack_encoded(compressor.compress(vector, np.random.default_rng(0)))
+    frame = wire.encode(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload), bytes(8), 0)
+    unpack_encoded(wire.decode(frame, wire.Limits())[1], compressor, vector)
+
+
+def _loss(part: Part, scenario: Scenario) -> None:
+    model, again = part.build(0), part.build(0)
+    with using(part, "with a message"):
+        for step in range(_MESSAGES):
+            message = Transit(0, 1, Kind.DATA, 0, step, 0, 1000)
+            require_again(bool(model.lost(message)) == bool(again.lost(message)), part, "draw by the seed it is given")
+
+
+def _latency(part: Part, scenario: Scenario) -> None:
+    delay = part.build()
+    with using(part, "when a delay was drawn"):
+        delay.constant_ns if delay.quantile is None else int(delay.quantile(0.5))
+
+
+def _compute(part: Part, scenario: Scenario) -> None:
+    time, again = part.build(Streams(scenario.seed)), part.build(Streams(scenario.seed))
+    with using(part, "when it was asked for a time"):
+        took = time(0, 0)
+        require_again(took == again(0, 0), part)
+        require(isinstance(took, int) and took >= 0, part, f"gave {took!r} as nanoseconds of node 0 in round 0")
+
+
+def _task(part: Part, scenario: Scenario) -> None:
+    part.build(0, Streams(scenario.seed))  # one that is given no context ignores it
+
+
+def _plain(part: Part, scenario: Scenario) -> None:
+    part.build()
+
+
+_TRIALS: Mapping[str, Callable[[Part, Scenario], CheckFinding | None]] = {
+    "topology": _topology,
+    "weights": _weights,
+    "selection": _selection,
+    "algorithm": _algorithm,
+    "compression": _compression,
+    "task": _task,
+    "loss": _loss,
+    "latency": _latency,
+    "compute time": _compute,
+    **dict.fromkeys(("rate", "uplink", "downlink", "duplicate", "corrupt", "reorder"), _plain),
+}
