@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from netdfl.core.bounds import CALLS_BESIDE, MOST_VISITORS, STREAMS_BESIDE, connections_for
+from netdfl.core.bounds import CALLS_BESIDE, STREAMS_BESIDE, connections_for
 from netdfl.core.control import EVALUATOR, Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.types import NodeId
@@ -25,12 +25,11 @@ from netdfl.transport.grpc.connections import Channels, SharedChannel
 from netdfl.transport.grpc.options import patient
 from netdfl.transport.security.callers import caller
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials, who
-from netdfl.transport.security.departures import DepartureMonitor, watched
-from netdfl.transport.security.gatekeeper import Gatekeeper
+from netdfl.transport.security.guarded_port import GuardedPort
 from netdfl.transport.security.identity import plainly
 from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, VERSION, FleetSecret
-from netdfl.transport.security.tls import Guard, open_port, why_not
-from netdfl.transport.security.visitors import FULL, ROOM_AFTER_S, Visitors
+from netdfl.transport.security.tls import Guard, why_not
+from netdfl.transport.security.visitors import FULL, ROOM_AFTER_S
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"
@@ -135,38 +134,23 @@ class ControlServer:
         ]
         if credentials is None:
             self._options += (("grpc.http2.lookahead_bytes", LOOKAHEAD_IN_PLAIN_TEXT), ("grpc.http2.bdp_probe", 0))
-        self._server: grpc.aio.Server | None = None
-        self._departures: DepartureMonitor | None = None
-        self._visitors: Visitors | None = None
+        attend = grpc.stream_stream_rpc_method_handler(self._attend, _readable, encode)
+        handler = grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend})
+        self._gate = GuardedPort(handler, self._stranger, on_refused, self._guard)
 
     async def start(self) -> str:
         """Listen for nodes, and return the address. Raises MachineError if `host` is no address of this machine."""
-        gatekeeper = Gatekeeper(self._stranger, self._refused, self._guard)
-        self._server = grpc.aio.server(options=self._options, interceptors=[gatekeeper])
-        attend = grpc.stream_stream_rpc_method_handler(self._attend, _readable, encode)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
+        address = self._host if self._host.startswith("unix:") else f"{self._host}:0"
         try:
-            address = self._host if self._host.startswith("unix:") else f"{self._host}:0"
-            port = open_port(self._server, address, self._guard)
+            return await self._gate.open(address, self._options)
         except RuntimeError as error:
             raise MachineError(
                 f"the supervisor can't listen on {self._host}; is that an address of this machine?"
             ) from error
-        await self._server.start()
-        if address != self._host:
-            address = f"{self._host}:{port}"
-            self._visitors = Visitors(port, MOST_VISITORS, self._refused)
-        if self._guard is None:
-            self._departures = await watched(address, self._refused)
-        return address
 
     async def aclose(self) -> None:
         """Stop the server and end all streams."""
-        for monitor in (self._guard, self._departures, self._visitors):
-            if monitor is not None:
-                monitor.close()
-        if self._server is not None:
-            await self._server.stop(0.5)
+        await self._gate.close(0.5)
 
     def expect(self, node: NodeId, epoch: int) -> None:
         """Accept one control stream from the process of `node` after `epoch` restarts.
@@ -186,7 +170,7 @@ class ControlServer:
             hearing.cancel()
 
     async def _attend(self, reports: AsyncIterator[Report | None], context: Any) -> None:
-        self._proved(str(context.peer()))
+        self._gate.proved(str(context.peer()))
         attendee = Attendee(await self._welcome(reports, context), self._most_unread)
         sender = asyncio.create_task(_send_all(attendee.orders, context.write))
         hearing = asyncio.create_task(self._hear(attendee, reports))
@@ -229,10 +213,6 @@ class ControlServer:
 
     def _stranger(self, metadata: Mapping[str, str | bytes]) -> str:
         return self._secret.objection(metadata, SUPERVISOR, "")
-
-    def _proved(self, peer: str) -> None:
-        if self._visitors is not None:
-            self._visitors.proved(peer)
 
     def _objection(self, hello: Hello, context: Any) -> str:
         if self._guard is not None and (reason := self._guard.caller(context).objection(hello.node, hello.epoch)):

@@ -17,15 +17,12 @@ from typing import Self
 import grpc
 import grpc.aio
 
-from netdfl.core.bounds import MOST_VISITORS
 from netdfl.core.types import NodeId
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
-from netdfl.transport.security.departures import DepartureMonitor, watched
-from netdfl.transport.security.gatekeeper import Gatekeeper
+from netdfl.transport.security.guarded_port import GuardedPort
 from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, OPEN, FleetSecret, Metadata
-from netdfl.transport.security.tls import Guard, Options, open_channel, open_port
-from netdfl.transport.security.visitors import Visitors
+from netdfl.transport.security.tls import Guard, Options, open_channel
 
 CALLEE = "netdfl-callee"
 """The metadata key of the node that a call is for."""
@@ -53,8 +50,8 @@ class ServedNode:
     leave: Callable[[], None]
 
 
-class Port:
-    """A server port that several nodes of a process may share.
+class Port(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """A server port that several nodes of a process may share, and the gRPC handler that directs calls to them.
 
     Each call names its node in the metadata, and proves the fleet's secret. A refused call is counted at the first node
     of the port. With a `guard`, the port speaks TLS and serves one node.
@@ -62,13 +59,11 @@ class Port:
 
     def __init__(self, options: GrpcOptions, guard: Guard | None = None, secret: FleetSecret = OPEN) -> None:
         """Prepare a port, opened by the first node; calls must prove `secret`, and with a `guard` they use TLS."""
-        self._options, self._guard, self._secret = options, guard, secret
+        self._options, self._secret = options, secret
         self._here: dict[NodeId, ServedNode] = {}
         self._known: dict[str, ServedNode] = {}  # also nodes that have left, whose calls fail by their names
-        self._server: grpc.aio.Server | None = None
-        self._departures: DepartureMonitor | None = None
-        self._visitors: Visitors | None = None
-        self._address = ""
+        self._gate = GuardedPort(self, self._objection, self._refused, guard)
+        self.proved = self._gate.proved
         self._opening = asyncio.Lock()
 
     async def enter(self, node: ServedNode, address: str) -> str:
@@ -81,47 +76,28 @@ class Port:
         """
         async with self._opening:
             self._here[node.node] = self._known[str(node.node)] = node
-            if self._server is None:
-                await self._open(address)
-        return self._address
-
-    async def _open(self, address: str) -> None:
-        gatekeeper = Gatekeeper(self._objection, self._refused, self._guard, self.proved)
-        server = self._server = grpc.aio.server(options=self._options.server(), interceptors=[gatekeeper])
-        server.add_generic_rpc_handlers((_Reception(self._asked),))
-        port = open_port(server, address, self._guard)
-        self._address = f"{address.rpartition(':')[0]}:{port}"
-        await server.start()
-        self._visitors = Visitors(port, MOST_VISITORS, self._refused)
-        if self._guard is None:
-            self._departures = await watched(self._address, self._refused)
+            return self._gate.address or await self._gate.open(address, self._options.server())
 
     async def leave(self, node: ServedNode) -> None:
         """Remove `node`. The last node to leave stops the server, and with it all calls."""
         self._here.pop(node.node, None)
         if self._here:
             node.leave()
-            return
-        for monitor in (self._guard, self._departures, self._visitors):
-            if monitor is not None:
-                monitor.close()
-        if self._server is not None:
-            await self._server.stop(None)
+        else:
+            await self._gate.close()
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Return the handler of a call, from the node that the call names; None if nobody answers such calls."""
+        node = self._asked(dict(handler_call_details.invocation_metadata or ()))
+        found = (each.service(handler_call_details) for each in (node.handlers if node else ()))
+        return next((handler for handler in found if handler is not None), None)
 
     def _objection(self, metadata: Mapping[str, str | bytes]) -> str:
         callee = self._asked(metadata)
         node = next(iter(self._known.values())).node if callee is None else callee.node
-        if reason := self._secret.objection(metadata, node, self._address):
+        if reason := self._secret.objection(metadata, node, self._gate.address):
             return reason
         return NOT_OF_THIS_FLEET if callee is None else ""
-
-    def proved(self, peer: str) -> None:
-        """Protect a connection from being ended as a stranger's, because a member of the fleet made a call over it.
-
-        `peer` is gRPC's name for the other end.
-        """
-        if self._visitors is not None:
-            self._visitors.proved(peer)
 
     def _asked(self, metadata: Mapping[str, str | bytes]) -> ServedNode | None:
         """Return the node that a call's metadata names; None if this port does not serve it."""
@@ -130,18 +106,6 @@ class Port:
     def _refused(self, what: str) -> None:
         if (first := next(iter(self._here.values()), None)) is not None:
             first.refused(what)
-
-
-class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """The gRPC handler of a shared port, which directs each call to the node that the call names."""
-
-    def __init__(self, asked: Callable[[Mapping[str, str | bytes]], ServedNode | None]) -> None:
-        self._asked = asked
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        node = self._asked(dict(handler_call_details.invocation_metadata or ()))
-        found = (each.service(handler_call_details) for each in (node.handlers if node else ()))
-        return next((handler for handler in found if handler is not None), None)
 
 
 class SharedChannel:

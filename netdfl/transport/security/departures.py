@@ -54,8 +54,6 @@ async def watched(address: str, refused: Callable[[str], None]) -> DepartureMoni
     Return None if the operating system can't report ended connections.
     """
     host, _, port = address.rpartition(":")
-    if address.startswith("unix:"):
-        return None
     host = "127.0.0.1" if host in ("[::]", "0.0.0.0") else host.strip("[]")
     try:
         ended = _departures(int(port))

@@ -27,8 +27,8 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self,
         objection: Callable[[Mapping[str, str | bytes]], str],
         refused: Callable[[str], None],
-        guard: Guard | None = None,
-        proved: Callable[[str], None] = lambda peer: None,
+        guard: Guard | None,
+        proved: Callable[[str], None],
     ) -> None:
         """Refuse each call whose metadata `objection` rejects, and each call that no service of this server answers.
 

@@ -40,11 +40,6 @@ def open_channel(address: str, callee: NodeId, options: Options, credentials: Cr
     return grpc.aio.secure_channel(address, mine, options=[*options, name])
 
 
-def open_port(server: grpc.aio.Server, address: str, guard: Guard | None) -> int:
-    """Add a port to `server`, with TLS if there is a guard; return its number. Raises RuntimeError if that fails."""
-    return int(server.add_insecure_port(address)) if guard is None else guard.open_port(server, address)
-
-
 class Guard:
     """The guard of a port with TLS: it identifies callers, and reports connections that ended before any call."""
 
