@@ -25,9 +25,9 @@ tells when its last view is gone, however long a mixing keeps one.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from functools import partial
 from struct import error as StructError
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -52,24 +52,6 @@ _OVER = -1
 """The mark of a node that has ended: no reference has this mark, so the node can borrow nothing."""
 
 
-class BorrowedBody(weakref.ref["np.ndarray[Any, Any]"]):
-    """A weak reference to a borrowed body; `done` is called once no view of the body is in use."""
-
-    __slots__ = ("slot",)
-
-    def __new__(cls, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> Self:
-        """Make a weak reference to the borrowed `body`; `done` is called once no view of it is in use."""
-        return super().__new__(cls, body, done)
-
-    def __init__(self, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> None:
-        """Store `slot`, the place in shared memory at which the lender is notified when `body` is given back.
-
-        `done` is called with this reference once no view of `body` is in use.
-        """
-        super().__init__(body, done)  # type: ignore[call-arg]
-        self.slot = slot
-
-
 class SharedBuffers:
     """One node's use of a machine's shared memory, from one start of the node to its end. A `BufferStore`."""
 
@@ -81,7 +63,7 @@ class SharedBuffers:
         self._memory, self._words, self._node = memory, memory.words, node
         start = memory.starts[node]
         self.pool = BufferPool(memory, start, start if epoch else start + memory.part)
-        self._held: dict[int, BorrowedBody] = {}
+        self._held: dict[int, weakref.ref[np.ndarray[Any, Any]]] = {}  # borrowed bodies, by their slots
         self._renewals: dict[NodeId, int] = {}
         self._mark = memory.enter(node, epoch)
 
@@ -129,7 +111,7 @@ class SharedBuffers:
             )
         self._words[slot + STATE] = BEGUN
         body = np.frombuffer(self._body(offset, nbytes), np.uint8)
-        self._held[slot] = BorrowedBody(body, slot, self._done)
+        self._held[slot] = weakref.ref(body, partial(self._give_back, slot))
         return body.data.toreadonly()
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
@@ -165,16 +147,19 @@ class SharedBuffers:
             )
         return offset, nbytes, token, mark, index, quiet
 
-    def _done(self, hold: BorrowedBody) -> None:
-        """Give the borrowed body `hold` back to its lender, because no view of it is in use."""
-        if self._held.pop(hold.slot, None) is not None:
+    def _give_back(self, slot: int, body: object = None) -> None:
+        """Give the body that is borrowed by `slot` back to its lender, because no view of it is in use.
+
+        Called with the weak reference to `body` if Python has noticed this.
+        """
+        if self._held.pop(slot, None) is not None:
             SharedMemory.fence()
-            self._words[hold.slot + STATE] = GIVEN_BACK
+            self._words[slot + STATE] = GIVEN_BACK
 
     def close(self) -> None:
         """Give all borrowed bodies back, because this node's process ends or the node restarts."""
-        for hold in list(self._held.values()):
-            self._done(hold)
+        for slot in list(self._held):
+            self._give_back(slot)
         self._memory.leave(self._node, self._mark)
         self._mark = _OVER
 
