@@ -15,8 +15,10 @@ from netdfl.links.rules.base import Stage, Transit
 from netdfl.links.rules.disorder import Checksum, Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
 from netdfl.links.rules.latency import Delay, Latency, constant, exponential, lognormal
 from netdfl.links.rules.loss import Bernoulli, DropList, GilbertElliott, Loss, Match
+from netdfl.links.rules.named import NamedDelay, NamedMessages
 from netdfl.links.rules.rate import Rate, serial
 from netdfl.links.rules.state import LinkState
+from netdfl.links.rules.tcp import Tcp, default_table
 
 MS = 10**6
 MB = 10**6
@@ -204,6 +206,8 @@ SOME_STAGES = {
     "varying": lambda: Latency(4, lognormal(mean=700 * MS, jitter=400 * MS)),
     "unordered": lambda: Latency(4, lognormal(mean=700 * MS, jitter=400 * MS, order="free")),
     "reorder": lambda: Reorder(5, reorder(probability=0.5, delay=900 * MS)),
+    "named": lambda: NamedDelay([NamedMessages(until_round=5, by_ns=900 * MS)]),
+    "tcp": lambda: Tcp(6, default_table(), None, serial(rate=8e6), constant(delay=20 * MS)),
 }
 NEVER_REST = ("bursts", "held")
 sends = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 9)), min_size=1, max_size=8)

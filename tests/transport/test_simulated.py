@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from netdfl.core.rng import Streams
 from netdfl.core.types import Message, Payload, unicasts
 from netdfl.links.channel import Links
+from netdfl.links.rules.tcp import TcpTable, default_table
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
@@ -61,6 +62,7 @@ def play(
     *,
     num_nodes: int = 4,
     sinks: Mapping[int, KeptSink] | None = None,
+    tcp: TcpTable | None = None,
 ) -> list[LedgerRow]:
     """Send each message at its time over links with `rules` under `events`; every message's row."""
     schedule = compile_events(events, Facts(num_nodes, Streams(0)))
@@ -69,7 +71,7 @@ def play(
         VirtualClock(loop),
         0,
         ledger,
-        Links(LinksSpec(rules, {}, num_nodes), Streams(0), schedule),
+        Links(LinksSpec(rules, {}, num_nodes), Streams(0), schedule, tcp),
         changing=bool(events),
     )
 
@@ -100,6 +102,14 @@ def test_three_messages_over_one_link_are_serialized_then_delayed() -> None:
     sends = [(0, data_message((0, 1), t, MEGABYTE)) for t in range(3)]
     rows = play(sends, {"default": {"rate": "8Mbit", "latency": "50ms"}})
     assert arrivals(rows) == {(0, 1, 0): 1050 * MS, (0, 1, 1): 2050 * MS, (0, 1, 2): 3050 * MS}
+
+
+def test_a_node_with_many_neighbors_forgets_no_link_over_tcp_with_a_message_on_it() -> None:
+    sends = [(dst * MS, data_message((0, dst), 0, MEGABYTE)) for dst in range(1, 40)]
+    sends.append((40 * MS, data_message((0, 1), 1, Payload(size=1000))))
+    came = arrivals(play(sends, {"default": {"rate": "8Mbit", "latency": "5ms"}}, num_nodes=40, tcp=default_table()))
+    first, second = (came[0, 1, round] or 0 for round in (0, 1))
+    assert second >= first > 1000 * MS
 
 
 IN_TURN = {"rate": "8Mbit", "sharing": "fifo"}

@@ -187,14 +187,18 @@ def resets(event: LinkEvent) -> bool:
 
 
 class DelayStage(Stage):
-    """A stage that knows at entry when a message or packet will leave. A reset drops the ones that have not left."""
+    """A stage that knows at entry when a message or packet will leave. A reset drops the ones that have not left.
 
-    __slots__ = ("_limit", "_under_way")
+    Where none may overtake another, `_last_ns` is the latest departure so far.
+    """
+
+    __slots__ = ("_last_ns", "_limit", "_under_way")
     instant: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._under_way: list[tuple[int, Transit]] = []
         self._limit = 64
+        self._last_ns = LONG_AGO
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Process a message or packet that enters; return its outcome, and discard records of ones that have left."""
@@ -211,12 +215,12 @@ class DelayStage(Stage):
         """At a reset of the link, drop every message or packet that has not left by `now_ns`, in order of entry."""
         if not resets(event):
             return ()
-        units, self._under_way = self._under_way, []
+        units, self._under_way, self._last_ns = self._under_way, [], now_ns
         return [Drop(unit, RESET) for at_ns, unit in units if at_ns > now_ns]
 
     def rests(self, now_ns: int) -> bool:
-        """Return whether all messages or packets have left."""
-        return all(at_ns <= now_ns for at_ns, _ in self._under_way)
+        """Return whether all messages or packets have left, so that a new one can't overtake any."""
+        return self._last_ns <= now_ns and all(at_ns <= now_ns for at_ns, _ in self._under_way)
 
 
 class RoundValues(Generic[T]):

@@ -20,7 +20,7 @@ from typing import Annotated, Literal, TypeAlias
 from netdfl.core.given_files import given_text
 from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
-from netdfl.links.rules.base import LONG_AGO, DelayStage, LinkEvent, RoundValues, StageOutcome, Transit, resets
+from netdfl.links.rules.base import DelayStage, LinkEvent, RoundValues, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import unit_uniform
 
 ArrivalOrder: TypeAlias = Literal["fifo", "free"]
@@ -152,7 +152,7 @@ class Latency(DelayStage):
     overtakes it. A reset drops the messages under way.
     """
 
-    __slots__ = ("_last_ns", "delay", "rounds", "scale", "seed")
+    __slots__ = ("delay", "rounds", "scale", "seed")
 
     def __init__(self, seed: int, delay: Delay, rounds: RoundValues[tuple[Delay | None, float]] | None = None) -> None:
         """Draw delays from `delay`.
@@ -164,7 +164,6 @@ class Latency(DelayStage):
         self.delay = delay
         self.scale = 1.0
         self.rounds = rounds
-        self._last_ns = LONG_AGO
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Return the time at which the message or packet `unit` arrives at the other end of the link."""
@@ -186,13 +185,7 @@ class Latency(DelayStage):
         delay, scale = piece
         return (self.delay, self.scale * scale) if delay is None else (delay, scale)
 
-    def rests(self, now_ns: int) -> bool:
-        """Return whether all messages or packets have left, so that a new one can't overtake any."""
-        return self._last_ns <= now_ns and super().rests(now_ns)
-
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Apply a new `latency` or `latency_scale`; at a reset of the link, drop the messages or packets under way."""
         self.delay, self.scale = event.get("latency", self.delay), event.get("latency_scale", self.scale)
-        if resets(event):
-            self._last_ns = now_ns
         return super().changed(event, now_ns)

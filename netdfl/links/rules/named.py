@@ -9,17 +9,7 @@ from typing import ClassVar
 
 from netdfl.core.fates import SCRIPTED, FateReason
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import (
-    ANY_NUMBER,
-    DROPPED,
-    LONG_AGO,
-    DelayStage,
-    LinkEvent,
-    Stage,
-    StageOutcome,
-    Transit,
-    resets,
-)
+from netdfl.links.rules.base import ANY_NUMBER, DROPPED, DelayStage, Stage, Transit
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +94,12 @@ class NamedDelay(DelayStage):
     stays in order. A reset of the link drops the messages in this stage.
     """
 
-    __slots__ = ("_last_ns", "named")
+    __slots__ = ("named",)
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
         """Delay the messages that any of `named`, descriptions of messages, matches."""
         super().__init__()
         self.named = tuple(named)
-        self._last_ns = LONG_AGO
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Return the time at which the message `unit` leaves: later by the delay of each event that names it."""
@@ -119,9 +108,3 @@ class NamedDelay(DelayStage):
         if by_ns:
             self._last_ns = at_ns
         return at_ns
-
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Drop the delayed messages at a reset."""
-        if resets(event):
-            self._last_ns = now_ns
-        return super().changed(event, now_ns)

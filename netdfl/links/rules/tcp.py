@@ -142,7 +142,7 @@ class Tcp(DelayStage):
     """
 
     __slots__ = (
-        *("_curves", "_free_ns", "_further_loss", "_further_ns", "_last_ns", "_table"),
+        *("_curves", "_free_ns", "_further_loss", "_further_ns", "_table"),
         *("delay", "loss", "rate", "scales", "seed"),
     )
     reason: ClassVar[FateReason] = FateReason("dead")
@@ -152,7 +152,7 @@ class Tcp(DelayStage):
         super().__init__()
         self.seed = seed
         self._table = table
-        self._free_ns = self._last_ns = LONG_AGO
+        self._free_ns = LONG_AGO
         self._further_loss, self._further_ns = 0.0, 0
         self.scales = {"rate": 1.0, "latency": 1.0}
         self._take({"loss": loss, "rate": rate, "latency": delay})
@@ -214,7 +214,7 @@ class Tcp(DelayStage):
         """Apply new parameters; at a reset, drop the messages under way."""
         self._take(event)
         if resets(event):
-            self._free_ns = self._last_ns = now_ns
+            self._free_ns = now_ns
         return super().changed(event, now_ns)
 
 
