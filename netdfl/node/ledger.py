@@ -12,7 +12,7 @@ grow with the run; runs of steps (`SentSteps`) and the last few fates answer the
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -211,6 +211,10 @@ class EdgeCount:
         return self.sent - self.delivered - self.lost
 
 
+EdgeCounts: TypeAlias = defaultdict[NodeId, EdgeCount]
+"""The counts of messages over the edges of one sender, by receiver."""
+
+
 @dataclass
 class NodeLedger:
     """The counts of one node's sent messages, and their entry into the record.
@@ -232,8 +236,8 @@ class NodeLedger:
     node: NodeId
     clock: Clock
     recorder: Recorder
-    edges: dict[NodeId, EdgeCount] = field(default_factory=dict)
-    aside: dict[NodeId, EdgeCount] = field(default_factory=dict)
+    edges: EdgeCounts = field(default_factory=lambda: defaultdict(EdgeCount))
+    aside: EdgeCounts = field(default_factory=lambda: defaultdict(EdgeCount))
     left_out: dict[NodeId, tuple[RoundRun, ...]] = field(default_factory=dict)
     bytes_sent: int = 0
     sent_count: int = 0
@@ -287,11 +291,7 @@ class NodeLedger:
         return MessageCounts(self.sent_count, **settled, unfinished=unfinished)
 
     def _edge(self, kind: Kind, dst: NodeId) -> EdgeCount:
-        edges = self.aside if kind in ASIDE else self.edges
-        edge = edges.get(dst)
-        if edge is None:
-            edge = edges[dst] = EdgeCount()
-        return edge
+        return (self.aside if kind in ASIDE else self.edges)[dst]
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str, round: int = -1) -> None:
         """Count and record a refused message or caller, with the `reason` and the details in `what`.

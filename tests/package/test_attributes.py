@@ -41,7 +41,6 @@ EXCEPTIONS: Mapping[str, str] = {
     "worlds/simulated/ledger.py: edge.sent": "the fleet's ledger counts in the account of an edge, without a call",
     "worlds/simulated/ledger.py: self._edge(kind, dst).delivered": "the ledger counts in the account of an edge",
     "worlds/simulated/world.py: payload.size": "a payload keeps the length that its task claims for it",
-    "worlds/simulated/world.py: simulated.ledger.edges": "what a fleet leaves is freed before garbage is collected",
     "worlds/simulated/world.py: self.loop.on_idle": "the loop exists before what watches the run on it",
     "worlds/simulated/world.py: self.loop.source": "the loop exists before the fabric, whose clock it is",
 }

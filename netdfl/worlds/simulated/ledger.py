@@ -10,7 +10,7 @@ node are one line here, and deliveries are counted many at a time, when somebody
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,7 +19,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.fates import FateReason, MessageCounts
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, Kind, MessageId, Multicast, NodeId, Payload, StepId
-from netdfl.node.ledger import ASIDE, EdgeCount, NodeLedger, SentSteps
+from netdfl.node.ledger import ASIDE, EdgeCount, EdgeCounts, NodeLedger, SentSteps
 from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
 
@@ -56,7 +56,7 @@ class SimulatedLedger(NodeLedger):
         super().__init__(node, clock, recorder)
 
     @property
-    def edges(self) -> dict[NodeId, EdgeCount]:
+    def edges(self) -> EdgeCounts:
         """The counts of sent and delivered messages on each edge from this node, by receiver."""
         self._before_look()
         if self._sent:
@@ -64,9 +64,13 @@ class SimulatedLedger(NodeLedger):
         return self._by_dst
 
     @edges.setter
-    def edges(self, by_dst: dict[NodeId, EdgeCount]) -> None:
+    def edges(self, by_dst: EdgeCounts) -> None:
         self._by_dst = by_dst
         self._sent: list[_MulticastRun] = []
+
+    def close(self) -> None:
+        """Drop the counts by edge now, because the garbage collector would take far longer."""
+        self.edges = defaultdict(EdgeCount)
 
     @property
     def counts(self) -> MessageCounts:
@@ -102,30 +106,24 @@ class SimulatedLedger(NodeLedger):
         life = kind, incarnation
         if self._sent:
             self._write_down()
-        edges = self._by_dst
+        edges = self.aside if kind in ASIDE else self._by_dst
         for dst in dsts:
-            edge = edges.get(dst) if kind is Kind.DATA else None
-            if edge is not None and edge.sent_steps and edge.sent_steps[0].life == life:
+            edge = edges[dst]
+            if edge.sent_steps and edge.sent_steps[0].life == life:  # as `remember`, without a call
                 edge.sent += 1
                 edge.sent_steps[0].add(slot, slot)
             else:
-                (edge or self._edge(kind, dst)).remember(id)
+                edge.remember(id)
 
     def _write_down(self) -> None:
         """Add the multicasts that were collected since the last time to the counts of each edge."""
         sent, self._sent = self._sent, []
         for each in sent:
             for dst in each.dsts:
-                self._to(dst).remember_run(each.life, each.first, each.last, each.times)
+                self._by_dst[dst].remember_run(each.life, each.first, each.last, each.times)
 
     def _edge(self, kind: Kind, dst: NodeId) -> EdgeCount:
-        return super()._edge(kind, dst) if kind in ASIDE else self._to(dst)
-
-    def _to(self, dst: NodeId) -> EdgeCount:
-        edge = self._by_dst.get(dst)
-        if edge is None:
-            edge = self._by_dst[dst] = EdgeCount()
-        return edge
+        return (self.aside if kind in ASIDE else self._by_dst)[dst]
 
     def count(self, dst: NodeId, outcome: Outcome) -> None:
         """Count the fate (delivered, lost and so on) of this node's message to `dst`, which `outcome` describes."""

@@ -217,7 +217,7 @@ class SimulatedWorld:
             self.service.close()
             self.fabric.leave(*self.nodes)
             for simulated in self.nodes.values():
-                simulated.ledger.edges = {}  # as a fabric's queues
+                simulated.ledger.close()
             own = getattr(getattr(self.blueprint.problem, "model", None), "own_modules", {})
             self.store.event(self.loop.now_ns, None, 0, "training", **self.service.summary(), **own)
         packets = self.scenario.world.loss_layer == "packet"
