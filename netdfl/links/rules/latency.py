@@ -168,8 +168,10 @@ class Latency(DelayStage):
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Return the time at which the message or packet `unit` arrives at the other end of the link."""
         delay, scale = self.delay, self.scale
-        if self.rounds is not None:
-            delay, scale = self._of_round(unit.of_round)
+        piece = None if self.rounds is None else self.rounds.at(unit.of_round)
+        if piece is not None:
+            other, factor = piece
+            delay, scale = (delay, scale * factor) if other is None else (other, factor)
         delay_ns = delay.constant_ns if delay.quantile is None else int(delay.quantile(unit_uniform(self.seed, unit)))
         at_ns = now_ns + int(delay_ns * scale)
         if delay.fifo:
@@ -177,13 +179,6 @@ class Latency(DelayStage):
                 return self._last_ns
             self._last_ns = at_ns
         return at_ns
-
-    def _of_round(self, round: int) -> tuple[Delay, float]:
-        piece = self.rounds.at(round) if self.rounds is not None else None
-        if piece is None:
-            return self.delay, self.scale
-        delay, scale = piece
-        return (self.delay, self.scale * scale) if delay is None else (delay, scale)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Apply a new `latency` or `latency_scale`; at a reset of the link, drop the messages or packets under way."""

@@ -14,7 +14,7 @@ from netdfl.core.fates import QUEUE, RESET, FateReason
 from netdfl.core.given_files import given_text
 from netdfl.core.units import SizeBytes
 from netdfl.links.rules.base import DROPPED, Drop, LinkEvent, Stage, StageOutcome, Transit, resets
-from netdfl.links.rules.rate import MessageLimit, Rate, Shape, Sharing, serial, shared
+from netdfl.links.rules.rate import MessageLimit, Rate, Shape, Sharing, is_full, serial, shared
 
 OPPORTUNITY_BYTES = 1500
 _BITS = 8 * OPPORTUNITY_BYTES
@@ -137,10 +137,10 @@ class TraceRate(Stage):
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Return the time at which the last byte of the message or packet `unit` leaves, or `DROPPED` (full queue)."""
-        queue = self._queue
+        queue, bound = self._queue, self.opportunities
         while queue and queue[0][0] <= now_ns:
             self._waiting -= queue.popleft()[1]
-        if self._full(unit.nbytes):
+        if is_full(queue, self._waiting, unit.nbytes, bound.queue_bytes, bound.queue_messages):
             return DROPPED
         first = self.opportunities.first(now_ns)
         if first > self._index:
@@ -152,16 +152,6 @@ class TraceRate(Stage):
         queue.append((at_ns, unit.nbytes, unit))
         self._waiting += unit.nbytes
         return at_ns
-
-    def _full(self, nbytes: int) -> bool:
-        bound = self.opportunities
-        if not self._queue:
-            return False
-        if bound.queue_messages is not None:
-            return len(self._queue) > bound.queue_messages
-        if bound.queue_bytes is None:
-            return False
-        return self._waiting - self._queue[0][1] + nbytes > bound.queue_bytes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Drop the messages or packets in the stage at a reset of the link. Raises ValueError for a new rate."""

@@ -80,6 +80,29 @@ def shared(
     return replace(serial(rate=rate, burst=burst, queue=queue), sharing=sharing)
 
 
+def is_full(
+    queue: Sequence[tuple[object, int, Transit]],
+    waiting: int,
+    nbytes: int,
+    most_bytes: int | None,
+    most_messages: int | None,
+) -> bool:
+    """Return whether `queue` has no room for a message or packet of `nbytes`; the one in service counts as out of it.
+
+    Args:
+        queue: the ones that wait or are in service, each with its size in bytes as second item.
+        waiting: their bytes.
+        nbytes: the size of the new one.
+        most_bytes: the limit in bytes; None: there is none.
+        most_messages: the limit in messages or packets; None: there is none.
+    """
+    if not queue:
+        return False
+    if most_messages is not None:
+        return len(queue) > most_messages
+    return most_bytes is not None and waiting - queue[0][1] + nbytes > most_bytes
+
+
 @lru_cache
 def _cost(rate_bps: float | None, scale: float) -> tuple[int, int]:
     """Return the nanoseconds for one byte at `rate_bps` times `scale` as a fraction; numerator -1 for a rate of 0."""
@@ -135,15 +158,18 @@ class Rate(Stage):
         num, den, queue = self._num, self._den, self._queue
         while queue and queue[0][0] - self._slack <= now_ns * den:
             self._waiting -= queue.popleft()[1]
-        nbytes = unit.nbytes
-        if self._full(nbytes):
+        nbytes, bound = unit.nbytes, self.shape
+        if is_full(queue or self._backlog, self._waiting, nbytes, bound.queue_bytes, bound.queue_messages):
             return DROPPED
         if num < 0:
             self._hold(unit)
             return HELD
         work = num * nbytes
-        if self.rounds is not None:
-            work = self._work_of_round(unit, work)
+        piece = None if self.rounds is None else self.rounds.at(unit.of_round)
+        if piece is not None:
+            rate_bps, scale = piece
+            exact = Fraction(work) if rate_bps is None else nbytes * den * _NS_BITS / Fraction(rate_bps)
+            work = ceil(exact / Fraction(scale))
         start = now_ns * den
         if self._end > start:
             start = self._end
@@ -152,26 +178,6 @@ class Rate(Stage):
         self._waiting += nbytes
         at_ns = -((self._slack - end) // den)
         return at_ns if at_ns > now_ns else now_ns
-
-    def _full(self, nbytes: int) -> bool:
-        shape = self.shape
-        if shape.queue_bytes is None and shape.queue_messages is None:
-            return False
-        held = len(self._queue) + len(self._backlog)
-        if not held:
-            return False
-        if shape.queue_messages is not None:
-            return held > shape.queue_messages
-        head = self._queue[0][1] if self._queue else self._backlog[0][1]
-        return self._waiting - head + nbytes > (shape.queue_bytes or 0)
-
-    def _work_of_round(self, unit: Transit, work: int) -> int:
-        piece = self.rounds.at(unit.of_round) if self.rounds is not None else None
-        if piece is None:
-            return work
-        rate, scale = piece
-        exact = Fraction(work) if rate is None else unit.nbytes * self._den * _NS_BITS / Fraction(rate)
-        return ceil(exact / Fraction(scale))
 
     def _hold(self, unit: Transit) -> None:
         ahead = self._backlog[-1][0] if self._backlog else Fraction(0)
