@@ -106,7 +106,7 @@ class Stream:
         self._pause_s = LOOK_S
         self._timer: asyncio.TimerHandle | None = None
         self._waiters: list[asyncio.Future[None]] = []
-        self._closed_as: Fate | None = None
+        self._closed = False
         self._reader = self._loop.create_task(self._read())
 
     @property
@@ -126,7 +126,7 @@ class Stream:
         except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
             pass  # it ended under our hands: the reader hears why
         except asyncio.CancelledError:
-            if not self._closed_as or _is_cancelled():
+            if not self._closed or _is_cancelled():
                 raise
 
     async def answered(self) -> None:
@@ -230,10 +230,9 @@ class Stream:
 
     def _end(self, fate: Fate) -> None:
         """End the stream: report `fate` for the oldest unanswered message, and hand back the others for resending."""
-        if self._closed_as:
+        if self._closed:
             return
-        self.look()
-        self._close(fate)
+        self._close()
         again = [each.entry for each in self._under_way][1:]
         if self._under_way:
             first = self._under_way[0].entry
@@ -243,15 +242,16 @@ class Stream:
 
     def close(self, fate: Fate) -> None:
         """End the stream, and report `fate` for each message under way without an answer."""
-        if self._closed_as:
+        if self._closed:
             return
-        self.look()
-        self._close(fate)
+        self._close()
         while self._under_way:
             self._tell(Answer(fate, None))
 
-    def _close(self, fate: Fate) -> None:
-        self._closed_as = fate
+    def _close(self) -> None:
+        """Cancel the call, after a last look for answers in shared memory."""
+        self.look()
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         wake(self._waiters)
