@@ -203,8 +203,7 @@ class AcknowledgingTransport:
 
     def asks(self, peer: NodeId) -> bool:
         """Return whether this node's request to `peer` is unanswered and will be sent again."""
-        entries = self._unacknowledged.values()
-        return any(e.message.kind is Kind.REQUEST and e.message.dst == peer and e.timer is not None for e in entries)
+        return any(dst == peer and id.kind is Kind.REQUEST for dst, id in self.due_again)
 
     @property
     def due_again(self) -> tuple[PeerMessage, ...]:

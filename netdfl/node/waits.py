@@ -156,10 +156,7 @@ class Waits:
                 self.auto.came(len(wait.have), 0)
         if self.mailbox.num_kept and self._tells_loss and (ahead := self.mailbox.ahead(step_id)):
             wait.silent |= ahead
-        timed_out = False
-        if not self._satisfied(wait):
-            timed_out = await self._until(wait)
-        return self._end(wait, timed_out)
+        return self._end(wait, timed_out=not self._satisfied(wait) and await self._until(wait))
 
     def _begin(
         self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind
@@ -332,7 +329,7 @@ class Waits:
         if self._done is not None and not self._done.done() and self.current and self._satisfied(self.current):
             self._done.set_result(None)
 
-    def _end(self, wait: OpenWait, timed_out: bool) -> tuple[Inbox, OpenWait]:
+    def _end(self, wait: OpenWait, *, timed_out: bool) -> tuple[Inbox, OpenWait]:
         self.current, self.went_on_ns = None, self.clock.now_ns()
         wait.ended = self._how(wait, timed_out)
         messages = self.mailbox.take_late() + self.mailbox.close(as_step((wait.round, wait.step)))

@@ -12,8 +12,10 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from netdfl.training.alone import CallOutcome
+
 T = TypeVar("T")
-Compute: TypeAlias = Callable[[Sequence[Callable[[], object]]], Sequence[tuple[object, BaseException | None]]]
+Compute: TypeAlias = Callable[[Sequence[Callable[[], object]]], Sequence[CallOutcome]]
 """A function that makes several calls and returns, for each, its result and the error that it raised."""
 
 

@@ -86,17 +86,15 @@ class Fabric:
         if node not in self._ends:
             self._ends[node] = FabricEnd(node)
 
-    def attach(self, node: NodeId, sink: Sink) -> None:
-        """Deliver messages for `node` to `sink`, first the messages that wait for it."""
+    def attach(self, node: NodeId, sink: Sink | None) -> None:
+        """Deliver messages for `node` to `sink`, first the messages that wait for it; None: they fail."""
         end = self._ends[node]
         end.attach(sink)
         self._release(end)
 
     def detach(self, node: NodeId) -> None:
         """Disconnect a crashed `node`: messages to it fail; those that it has sent continue."""
-        end = self._ends[node]
-        end.attach(None)
-        self._release(end)
+        self.attach(node, None)
 
     def leave(self, *nodes: NodeId) -> None:
         """Remove `nodes`; their messages under way get the fate `in_flight`."""

@@ -12,14 +12,14 @@ are then computed as one batch, which is faster than one after another. Their re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from netdfl.core.clock import Clock, Timer
 from netdfl.core.types import NodeId
-from netdfl.node.worker import settle
+from netdfl.node.worker import Compute, settle
 from netdfl.training.alone import CallOutcome
 
 T = TypeVar("T")
@@ -48,19 +48,15 @@ class Job:
     paused_ns: int | None = None
 
 
-Trainer = Callable[[Sequence[Callable[[], Any]]], Sequence[CallOutcome]]
-"""A function that computes a batch of local rounds, given as callables, and returns the outcome of each."""
-
-
 class Training:
     """All local rounds that have begun and not ended in a simulated fleet, at most one per node."""
 
-    def __init__(self, clock: Clock, trainer: Trainer, *, at_once: bool) -> None:
-        """Compute rounds by `trainer`, in batches of all that were submitted when the first one is due.
+    def __init__(self, clock: Clock, compute: Compute, *, at_once: bool) -> None:
+        """Compute rounds by `compute`, in batches of all that were submitted when the first one is due.
 
         `at_once`: compute a round that takes no virtual time at once, because a batch would not be faster.
         """
-        self._clock, self._trainer, self.at_once = clock, trainer, at_once
+        self._clock, self._compute, self.at_once = clock, compute, at_once
         self._jobs: dict[NodeId, Job] = {}
 
     async def run(self, node: NodeId, round: int, takes_ns: int, work: Callable[[], T]) -> T:
@@ -98,7 +94,7 @@ class Training:
         job = self._jobs[node]
         if job.outcome is None:
             batch = [each for each in self._jobs.values() if each.outcome is None]
-            outcomes = self._trainer([each.work for each in batch])
+            outcomes = self._compute([each.work for each in batch])
             for each, outcome in zip(batch, outcomes, strict=True):
                 each.outcome = outcome
         assert job.outcome is not None
