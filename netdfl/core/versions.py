@@ -4,6 +4,9 @@ Numerical results depend on netdfl, whose code is the algorithm; on Python's min
 floats with a correction); on numpy, which draws the data's shares and sums vectors; and, in training, on the public
 version of PyTorch: its builds (`+cpu`) and kinds of processors are not compared. Libraries of the wire carry bytes. The
 effect of two states of netdfl's code with one version is unknown; the difference is reported.
+
+Each machine loads and shares out the data for itself. So a digest of the shares is compared, too, as if it were a
+version: where files differ, or a user's part draws without a seed, two clients would train on the same examples.
 """
 
 from __future__ import annotations
@@ -20,12 +23,13 @@ from netdfl.core.files import PACKAGE, version_of
 Versions: TypeAlias = Mapping[str, str]
 """Software versions by the name of the software; a missing one is unknown, or does not matter."""
 Choice: TypeAlias = Callable[[Versions, Versions], list[str]]
-CODE, PYTHON, TORCH = "code", "python", "torch"
+CODE, DATA, PYTHON, TORCH = "code", "data", "python", "torch"
 PACKAGES = ("netdfl", TORCH, "numpy", "grpcio", "protobuf", "cryptography")
-NAMES = (PYTHON, *PACKAGES, CODE)
-DECIDING = ("netdfl", PYTHON, TORCH, "numpy")
+NAMES = (PYTHON, *PACKAGES, CODE, DATA)
+DECIDING = ("netdfl", PYTHON, TORCH, "numpy", DATA)
 """The names of the software on which numerical results depend."""
 REMEDY = "install the same versions on all"
+SAME_DATA = "give all machines the same files, and draw nothing without a seed"
 MOST_LETTERS = 40
 
 
@@ -76,6 +80,8 @@ def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
     names = deciding(theirs, ours)
     if not names:
         return ""
+    if names == [DATA]:
+        return f"{who} shares out other examples than {where}: {SAME_DATA}"
     differ = f"{_listed(names, theirs)}, {where} on {_listed(names, ours)}"
     return f"{who} is on {differ}: their digits would differ; {REMEDY}"
 

@@ -63,6 +63,11 @@ class ApartProblem(TrainingProblem):
             raise ValueError("the data are given by client, in files of their own: leave partition out")
         return [np.arange(len(self.shared.train))] * self.num_clients, None
 
+    @property
+    @override
+    def shares_digest(self) -> str:
+        return ""
+
     @override
     def _check_batches(self) -> None:
         """Check that the model has no running statistics, which would need training examples where it is evaluated.

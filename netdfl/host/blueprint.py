@@ -13,6 +13,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, Kind, NodeId, View
+from netdfl.core.versions import DATA, Versions, versions_here
 from netdfl.host.comparison import ModelComparison, comparison_of, shares_equally
 from netdfl.host.injection import by_node
 from netdfl.host.problem import FleetProblem
@@ -134,6 +135,12 @@ class Blueprint:
         if fit_ways := getattr(problem, "fit_ways", None):
             fit_ways(algorithm.local)
         return cls(scenario, streams, network, algorithm, problem, plain)
+
+    @cached_property
+    def versions(self) -> Versions:
+        """The versions of software, and a digest of the clients' shares of the data: machines compare these."""
+        software, shares = versions_here(trains=not self.plain), self.problem.shares_digest
+        return {**software, DATA: shares} if shares else software
 
     @cached_property
     def links(self) -> LinksSpec:

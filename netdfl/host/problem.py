@@ -32,6 +32,11 @@ class FleetProblem(Protocol):
         """Remarks on the data for the user before a run, one sentence each."""
         ...
 
+    @property
+    def shares_digest(self) -> str:
+        """A digest of the clients' shares of the data, equal on all machines; empty where each has data of its own."""
+        ...
+
     def task(self, node: NodeId, device: str) -> Task:
         """Return the training task of one client."""
         ...

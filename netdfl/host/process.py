@@ -18,7 +18,6 @@ from netdfl.core.control import EVALUATOR, Broke, Bye, Crashed, Evaluate, Evalua
 from netdfl.core.errors import InputError, NetdflError, TransportError
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId, Role
-from netdfl.core.versions import versions_here
 from netdfl.core.whose import theirs
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
@@ -113,9 +112,9 @@ class SupervisorStream:
 
     launched = True
 
-    def __init__(self, plan: RunPlan, channels: Channels) -> None:
+    def __init__(self, plan: RunPlan, channels: Channels, blueprint: Blueprint) -> None:
         """Prepare a stream to the supervisor of `plan`, on one of `channels`."""
-        self.plan, self.channels = plan, channels
+        self.plan, self.channels, self.blueprint = plan, channels, blueprint
         self.stopped = asyncio.Event()
         self.control: ControlClient | None = None
 
@@ -126,13 +125,11 @@ class SupervisorStream:
         obey: Callable[[Order], None],
         address: str = "",
         epoch: int = 0,
-        *,
-        trains: bool,
     ) -> None:
         """Open the stream and pass its orders to `obey`. Raises TransportError.
 
         The other arguments introduce the node: `role` is client, server or evaluator, `address` is where it listens,
-        `epoch` counts its restarts, and with `trains` it reports the version of PyTorch, too.
+        `epoch` counts its restarts.
         """
         hello = Hello(
             node=node,
@@ -142,7 +139,7 @@ class SupervisorStream:
             scenario_hash=self.plan.scenario_hash,
             protocol_version=PROTOCOL_VERSION,
             epoch=epoch,
-            versions=versions_here(trains=trains) if self.plan.tells_versions else {},
+            versions=self.blueprint.versions if self.plan.tells_versions else {},
         )
 
         def heed(order: Order) -> None:
@@ -189,9 +186,10 @@ class HostedNode:
         common: ProcessResources,
     ) -> None:
         """Prepare `node` without starting it; `common`: the resources that its process's nodes share."""
-        self.alone, self.trains = command.nodes == (node,), not blueprint.plain
+        self.alone = command.nodes == (node,)
         credentials = command.credentials.get(node)
-        self.attendance = SupervisorStream(plan, common.control or control_channels(common.secret, credentials))
+        channels = common.control or control_channels(common.secret, credentials)
+        self.attendance = SupervisorStream(plan, channels, blueprint)
         self.role = Role.SERVER if node == blueprint.network.server else Role.CLIENT
         endpoint = Endpoint(
             listen=f"{command.address}:{command.port}",
@@ -220,7 +218,7 @@ class HostedNode:
         node = self.node
         try:
             address = await node.transport.start()
-            await self.attendance.attend(node.id, self.role.value, node.obey, address, self.epoch, trains=self.trains)
+            await self.attendance.attend(node.id, self.role.value, node.obey, address, self.epoch)
             node.attend()
         except NetdflError as error:
             print(error, file=sys.stderr)
@@ -242,13 +240,13 @@ class Evaluator:
         self.blueprint, self.directory = blueprint, Path(plan.directory)
         blueprint.problem.move_to(command.device)
         channels = control_channels(FleetSecret(text=plan.secret), command.credentials.get(EVALUATOR))
-        self.attendance = SupervisorStream(plan, channels)
+        self.attendance = SupervisorStream(plan, channels, blueprint)
         self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
 
     async def main(self) -> int:
         """Evaluate the ordered rounds in turn until stopped; return the exit code."""
         try:
-            await self.attendance.attend(EVALUATOR, "evaluator", self.obey, trains=not self.blueprint.plain)
+            await self.attendance.attend(EVALUATOR, "evaluator", self.obey)
         except NetdflError as error:
             print(error, file=sys.stderr)
             return EXIT_LOST

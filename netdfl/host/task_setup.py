@@ -28,6 +28,8 @@ class ToyProblem:
     """A toy problem with a known solution: the mean of the starting points, or the minimum of the mean quadratic."""
 
     notes: Sequence[str] = ()
+    shares_digest = ""
+    """Empty: there are no examples to share out."""
 
     def __init__(self, scenario: Scenario, streams: Streams, num_clients: int, *, plain: bool = False) -> None:
         """Create every client's task. `plain`: use vectors that do not need torch."""

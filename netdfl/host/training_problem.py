@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,15 @@ class TrainingProblem:
         self.start = self.model.flat()
         self.device = "cpu"
         """The device of this process's tasks, on which models are evaluated, too."""
+
+    @property
+    def shares_digest(self) -> str:
+        """A digest of the clients' shares of the data, by number and class, as inputs may differ in rounding."""
+        found = blake2b(str(len(self.shared.train)).encode(), digest_size=6)
+        labels = self.shared.labels
+        for numbers in (*self.parts, *([] if labels is None else [labels])):
+            found.update(np.ascontiguousarray(numbers, np.int64).tobytes() + b"end")
+        return found.hexdigest()
 
     def _loss_of(self, examples: Samples) -> float:
         """Return the loss of the initial model on some examples."""

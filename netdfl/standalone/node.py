@@ -16,7 +16,6 @@ from netdfl.core.errors import TransportError
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId
-from netdfl.core.versions import versions_here
 from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
 from netdfl.diagnosis.watch import Pace
@@ -84,8 +83,7 @@ def say_what_is_missing(blueprint: Blueprint) -> None:
 
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
     stopping = _StopSignals()
-    versions = versions_here(trains=not blueprint.plain)
-    start = StartNegotiation(request, scenario_hash(request.scenario), blueprint.schedule, versions)
+    start = StartNegotiation(request, scenario_hash(request.scenario), blueprint.schedule, blueprint.versions)
     try:
         beginning = await start.find_beginning()
         await start.certify(beginning.life.epoch)

@@ -39,7 +39,6 @@ from typing import TYPE_CHECKING, Any
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.files import open_append
 from netdfl.core.process import die_with_parent, follow_parent, leave
-from netdfl.core.versions import versions_here
 from netdfl.core.whose import theirs
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ class _Forks:
         gc.freeze()
         problem = blueprint.problem
         if plan.tells_versions:
-            versions_here(trains=not blueprint.plain)  # once for all children
+            _ = blueprint.versions  # once for all children
         say({"ready": {"gpus": count_gpus(), "partition": problem.partition(), "notes": list(problem.notes)}})
 
     def hold(self, host: str, port: int, token: str) -> None:

@@ -25,7 +25,14 @@ task: {kind: consensus, dim: 4}
 algorithm: dpsgd
 topology: full
 """
-OURS = {"netdfl": "1.2.0", "python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.4.6", "grpcio": "1.85", "code": "a"}
+OURS = {
+    "netdfl": "1.2.0",
+    "python": "3.11.7",
+    "torch": "2.13.0+cpu",
+    "numpy": "2.4.6",
+    "grpcio": "1.85",
+    "code": "a",
+} | {"data": "0e"}
 
 
 @pytest.fixture
@@ -55,6 +62,7 @@ def installed(folder: Path, name: str, version: str) -> Path:
         ({"python": "3.11.9"}, [], []),
         ({"grpcio": "1.80"}, [], ["grpcio"]),
         ({"code": "b"}, [], ["code"]),
+        ({"data": "0f"}, ["data"], []),
         ({"torch": ""}, [], []),  # not known, or not needed
         ({"a stranger's": "9"}, [], []),
     ],
@@ -130,3 +138,30 @@ def test_nodes_by_hand_on_other_versions_are_refused_or_told_and_kept(fleets: li
         ("versions", "node 0 did not say on what versions, as older ones of netdfl: digits may differ"),
         ("versions", "node 2 is on numpy 2.4.6, node 1 on numpy 0.0.1: their digits differ"),
     ]
+
+
+SHARED_OUT = FLEET.replace(
+    "task: {kind: consensus, dim: 4}", "task: {dataset: {name: digits, partition: P}, model: mlp}"
+)
+BY_PROCESS = """
+import os
+
+import numpy as np
+
+
+def mine(labels, num_clients, streams, /):
+    return np.array_split(np.random.default_rng(os.getpid()).permutation(len(labels)), num_clients)
+"""
+
+
+def test_nodes_by_hand_that_share_out_other_examples_are_refused(
+    fleets: list[HandFleet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise two clients would train on the same examples in silence, and others on none."""
+    (tmp_path / "own.py").write_text(BY_PROCESS)
+    monkeypatch.chdir(tmp_path)
+    fleets.append(fleet := HandFleet(tmp_path, SHARED_OUT.replace("P}", "{kind: 'own:mine'}}"), 3))
+    fleet.start(0)
+    fleet.start(1)
+    assert fleet.ended(1) == ExitCode.UNUSABLE
+    assert "node 1 shares out other examples than node 0: give all machines the same files" in fleet.logs([1])
