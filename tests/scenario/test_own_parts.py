@@ -305,6 +305,42 @@ class Dithered(Compressor):
     assert given - {"task"} <= set(BY_CHANCE)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "graph", "share", "said"),
+    [
+        (
+            "dfedavg",
+            "ring",
+            -0.5,
+            "has negative ones and an eigenvalue of modulus 3: with each exchange nodes move apart",
+        ),
+        ("sgp", "ring", -0.5, "has negative ones, and the push-sum weights of sgp have to stay positive"),
+        ("dfedavg", "ring", 0.6, "has negative ones and an eigenvalue of modulus 1.4"),
+        ("dfedavg", "full", 0.4, ""),
+    ],
+)
+def test_negative_weights_are_taken_unless_nodes_move_apart(
+    tmp_path: Path, algorithm: str, graph: str, share: float, said: str
+) -> None:
+    """With a weight a for each link four nodes have the eigenvalue 1 - 4 a."""
+    program = f"""
+import numpy as np
+from netdfl.extend import MixingMatrix
+
+
+def mine(graph, /):
+    return MixingMatrix(graph, np.full(graph.num_edges, {share}), 1.0 - {share} * graph.in_degrees)
+"""
+    file = written(tmp_path, "weights", program)
+    file.write_text(file.read_text().replace("dfedavg", algorithm).replace("ring", graph))
+    if said:
+        with pytest.raises(ScenarioError) as caught:
+            load(file)
+        assert said in str(caught.value)
+    else:
+        load(file)
+
+
 GOOD = {
     "topology": "return TOPOLOGIES['ring'](num_nodes, streams)",
     "weights": "return WEIGHTS['uniform'](graph)",

@@ -49,7 +49,8 @@ def part_of(kind: str, parts: Any, **params: Any) -> Any:
 def test_numbers_of_the_data_as_given_are_found_where_they_lie_now() -> None:
     given = [np.array([0, 1, 5]), np.array([2, 4])]
     whole, notes = share_out(data(6), part_of("given", given, file="/a/b.json"), 2, STREAMS)
-    assert ([each.tolist() for each in whole], notes) == ([[0, 1, 5], [2, 4]], [])
+    assert [each.tolist() for each in whole] == [[0, 1, 5], [2, 4]]
+    assert notes == ["partition given gives, of 6 training examples, 1 to nobody"]
     left = data(4, rows=np.array([5, 0, 2, 4]))
     object.__setattr__(left, "num_given", 6)
     some, notes = share_out(left, part_of("given", given, file="/a/b.json"), 2, STREAMS)
@@ -61,6 +62,25 @@ def test_numbers_of_the_data_as_given_are_found_where_they_lie_now() -> None:
     object.__setattr__(left, "rows", np.array([5, 0, 1, 3]))
     with pytest.raises(ValueError, match=r"all examples of client 1 \(2\) are held out as the test set, or left out"):
         share_out(left, part_of("given", given, file="/a/b.json"), 2, STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([[0, 1], [2, 3]], ""),
+        ([[0, 1, 2], [2, 3]], "1 more than once"),
+        ([[0], [2]], "2 to nobody"),
+        ([[0, 0], [0, 3]], "1 more than once and 2 to nobody"),
+    ],
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_partition_from_outside_that_overlaps_or_leaves_examples_out_is_noted(
+    parts: list[list[int]], said: str, own: bool
+) -> None:
+    part = part_of("own:mine" if own else "given", [np.array(each) for each in parts], file="b.json")
+    part.own = "partition" if own else ""
+    expected = [f"partition {part.kind} gives, of 4 training examples, {said}"] if said else []
+    assert share_out(data(4), part, 2, STREAMS)[1] == expected
 
 
 def test_empty_cells_of_the_column_to_share_out_by_are_refused_in_the_rows_as_given() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
+from netdfl.topology.spectrum import eigenvalues
+from netdfl.topology.weights import MixingMatrix
 
 _ROUNDS = 4
-_TOLERANCE = 1e-9
+_TOLERANCE, _ROUNDING = 1e-9, 1e-6
 
 
 def somebody_to_talk_to(scenario: Scenario) -> Iterator[CheckFinding]:
@@ -69,7 +71,9 @@ def graph_notices(scenario: Scenario) -> Iterator[str]:
 
 def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> Iterator[CheckFinding]:
     needs = scenario.algorithm.traits.needs
-    kind = _kind(network, range(min(_ROUNDS, scenario.rounds)) if topology.time_varying else range(1))
+    matrices = [network.weights(network.graph(round)) for round in range(_num_graphs(scenario, topology))]
+    yield from _negative_weights_suit(scenario, matrices)
+    kind = _kind(matrices)
     if not needs or kind in needs or "both_ways" in needs:
         return
     wanted = "column" if "column" in needs else "doubly"
@@ -93,10 +97,27 @@ def _alternatives(scenario: Scenario, kind: str) -> list[str]:
     return sorted(suitable, key=alike, reverse=True)[:2]
 
 
-def _kind(network: Network, rounds: range) -> str:
+def _num_graphs(scenario: Scenario, topology: Topology) -> int:
+    """Return the number of first rounds whose graphs are checked."""
+    return min(_ROUNDS, scenario.rounds) if topology.time_varying else 1
+
+
+def _negative_weights_suit(scenario: Scenario, matrices: Sequence[MixingMatrix]) -> Iterator[CheckFinding]:
+    """Check that negative weights, which some matrices that mix fast have, do not move nodes apart."""
+    if all(min(matrix.on_edges.min(initial=0), matrix.on_self.min()) >= 0 for matrix in matrices):
+        return
+    what = f"{scenario.topology.kind} with {scenario.topology.weights.kind} weights has negative ones"
+    if "column" in scenario.algorithm.traits.needs:
+        what += f", and the push-sum weights of {scenario.algorithm.kind} have to stay positive"
+        yield CheckFinding(("topology", "weights"), what, "use weights of 0 or more")
+    elif (largest := max(float(np.abs(eigenvalues(matrix)).max()) for matrix in matrices)) > 1 + _ROUNDING:
+        what += f" and an eigenvalue of modulus {largest:.3g}: with each exchange nodes move apart"
+        yield CheckFinding(("topology", "weights"), what, "make smaller steps: no eigenvalue may exceed 1")
+
+
+def _kind(matrices: Sequence[MixingMatrix]) -> str:
     rows = columns = True
-    for round in rounds:
-        matrix = network.weights(network.graph(round))
+    for matrix in matrices:
         ends = matrix.graph.dst, matrix.graph.src
         totals = (matrix.on_self + np.bincount(end, matrix.on_edges, matrix.graph.num_nodes) for end in ends)
         even = [bool(np.allclose(total, 1, rtol=0, atol=_TOLERANCE)) for total in totals]

@@ -23,8 +23,20 @@ def share_out(data: SharedData, partition: Any, num: int, streams: Streams) -> t
     if column := partition.params.get("column"):
         return _by_column(data, column, partition, num, streams)
     if partition.kind == given_by_file.__name__:
-        return _as_given(data, partition, num, streams)
-    return partition.build(_labels(data, partition), num, streams), []
+        parts, notes = _as_given(data, partition, num, streams)
+    else:
+        parts, notes = partition.build(_labels(data, partition), num, streams), []
+    if partition.own or partition.kind == given_by_file.__name__:
+        notes = [*notes, *_unevenly_used(parts, len(data.train), partition.kind)]
+    return parts, notes
+
+
+def _unevenly_used(parts: Partition, num: int, kind: str) -> list[str]:
+    """Return a sentence if a partition from outside gives some of `num` examples more than once, or to nobody."""
+    times = np.bincount(np.concatenate([np.asarray(part, np.int64) for part in parts]), minlength=num)
+    often, unused = int((times > 1).sum()), int((times == 0).sum())
+    found = [f"{often} more than once"] * (often > 0) + [f"{unused} to nobody"] * (unused > 0)
+    return [f"partition {kind} gives, of {num} training examples, {' and '.join(found)}"] if found else []
 
 
 def _labels(data: SharedData, partition: Any) -> NDArray[Any]:
