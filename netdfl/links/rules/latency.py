@@ -13,7 +13,6 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import NormalDist
 from typing import Annotated, Literal, TypeAlias
 
@@ -57,64 +56,44 @@ def constant(*, delay: TimeNs) -> Delay:
     return Delay(fifo=True, constant_ns=delay, mean_ns=delay)
 
 
-def _uniform(low: int, high: int, u: float) -> float:
-    return low + (high - low) * u
-
-
 def uniform(*, low: TimeNs, high: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """Draw any delay from `low` to `high`, equally likely."""
     if low > high:
         raise ValueError(f"latency low = {low} ns is above high = {high} ns; exchange them")
-    return Delay(order == "fifo", quantile=partial(_uniform, low, high), mean_ns=(low + high) / 2)
-
-
-def _normal(mean: int, jitter: int, below_zero: float, u: float) -> float:
-    return max(0.0, mean + jitter * _z(below_zero + (1 - below_zero) * u))
+    return Delay(order == "fifo", quantile=lambda u: low + (high - low) * u, mean_ns=(low + high) / 2)
 
 
 def normal(*, mean: TimeNs, jitter: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """Draw a normal delay truncated at 0: `mean` and `jitter` (standard deviation) are before truncation."""
     _positive(jitter=jitter)
     cut = -mean / jitter
-    truncated = mean + jitter * _pdf(cut) / _cdf(-cut)
-    return Delay(order == "fifo", quantile=partial(_normal, mean, jitter, _cdf(cut)), mean_ns=truncated)
+    below_zero, truncated = _cdf(cut), mean + jitter * _pdf(cut) / _cdf(-cut)
 
+    def quantile(u: float) -> float:
+        return max(0.0, mean + jitter * _z(below_zero + (1 - below_zero) * u))
 
-def _lognormal(mu: float, sigma: float, u: float) -> float:
-    return math.exp(mu + sigma * _z(u))
+    return Delay(order == "fifo", quantile=quantile, mean_ns=truncated)
 
 
 def lognormal(*, mean: TimeNs, jitter: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """Draw a lognormal delay: `mean` and `jitter` are the mean and standard deviation of the delay itself."""
     _positive(mean=mean, jitter=jitter)
     variance = math.log1p((jitter / mean) ** 2)
-    quantile = partial(_lognormal, math.log(mean) - variance / 2, math.sqrt(variance))
-    return Delay(order == "fifo", quantile=quantile, mean_ns=mean)
-
-
-def _exponential(mean: int, u: float) -> float:
-    return -mean * math.log1p(-u)
+    mu, sigma = math.log(mean) - variance / 2, math.sqrt(variance)
+    return Delay(order == "fifo", quantile=lambda u: math.exp(mu + sigma * _z(u)), mean_ns=mean)
 
 
 def exponential(*, mean: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """Draw an exponential delay of the given mean."""
     _positive(mean=mean)
-    return Delay(order == "fifo", quantile=partial(_exponential, mean), mean_ns=mean)
-
-
-def _pareto(minimum: int, power: float, u: float) -> float:
-    return float(minimum * (1 - u) ** power)
+    return Delay(order == "fifo", quantile=lambda u: -mean * math.log1p(-u), mean_ns=mean)
 
 
 def pareto(*, minimum: TimeNs, shape: Annotated[float, Bound(gt=1)], order: ArrivalOrder = "fifo") -> Delay:
     """Draw a heavy-tailed delay: P(delay > d) = (minimum / d) ** shape; its mean is minimum shape / (shape - 1)."""
     _positive(minimum=minimum)
-    mean = minimum * shape / (shape - 1)
-    return Delay(order == "fifo", quantile=partial(_pareto, minimum, -1 / shape), mean_ns=mean)
-
-
-def _empirical(delays: tuple[int, ...], u: float) -> float:
-    return delays[int(u * len(delays))]
+    mean, power = minimum * shape / (shape - 1), -1 / shape
+    return Delay(order == "fifo", quantile=lambda u: minimum * (1 - u) ** power, mean_ns=mean)
 
 
 def empirical(*, file: str, order: ArrivalOrder = "fifo") -> Delay:
@@ -123,7 +102,7 @@ def empirical(*, file: str, order: ArrivalOrder = "fifo") -> Delay:
     A cell is a time with its unit (`20ms`), or a number where the header names the unit (`delay_ms`).
     """
     delays = _read_delays(file)
-    return Delay(order == "fifo", quantile=partial(_empirical, delays), mean_ns=sum(delays) / len(delays))
+    return Delay(order == "fifo", quantile=lambda u: delays[int(u * len(delays))], mean_ns=sum(delays) / len(delays))
 
 
 def _read_delays(file: str) -> tuple[int, ...]:
