@@ -70,11 +70,12 @@ def compile_events(entries: Sequence[Mapping[str, object]], facts: Facts) -> lis
             read.append(_read(index, entry, facts))
         except (ValueError, OSError) as exc:
             problems.append((index, str(exc)))
+    events = sorted((event for entry in read for event in entry.events), key=lambda event: event.order)
     if not problems:
-        problems = list(_conflicts(read, facts))
+        problems = list(_conflicts(read, events, facts))
     if problems:
         raise ScheduleError(problems)
-    return sorted((event for entry in read for event in entry.events), key=lambda event: event.order)
+    return events
 
 
 def _read(index: int, entry: Mapping[str, object], facts: Facts) -> _ReadEntry:
@@ -90,9 +91,10 @@ def _read(index: int, entry: Mapping[str, object], facts: Facts) -> _ReadEntry:
     return _ReadEntry(facts, index, when, action, events)
 
 
-def _conflicts(entries: Sequence[_ReadEntry], facts: Facts) -> Iterable[tuple[int, str]]:
+def _conflicts(
+    entries: Sequence[_ReadEntry], events: Sequence[CompiledEvent], facts: Facts
+) -> Iterable[tuple[int, str]]:
     yield from _contradictions([entry for entry in entries if entry.action == "partition"])
-    events = sorted((event for entry in entries for event in entry.events), key=lambda event: event.order)
     yield from _heals_of_nothing(entries, events)
     yield from _never_moving(events)
     yield from _never_sent(events, facts)
