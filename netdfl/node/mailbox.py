@@ -5,7 +5,7 @@ A message meets one of four cases, by the step that it is for:
 - the awaited step: it is always taken, so a full mailbox alone can't stall a fleet;
 - a later step: it is kept, within a bound of messages, and one of bytes for each sender. Beyond the bound the transport
   must hold it, and its sender must wait;
-- a step that is over: it is late. It is dropped and counted, unless the next exchange can still use it: push-sum mass,
+- a step that is over: it is late. It is dropped, unless the next exchange can still use it: push-sum mass,
   however old, or a message that is at most `stale` rounds old. Those have a bound of bytes, too;
 - any step, a second time: it is a duplicate. A sender that restarts sends its round again, and those messages are the
   same ones. So the mailbox remembers the senders of each step for the whole run, as bits of one integer for each step.
@@ -74,8 +74,6 @@ class Mailbox:
         self.stale = stale
         self.bound = bound
         self.late: list[Message] = []
-        self.num_late = 0
-        self.num_duplicates = 0
         self._unread: dict[StepId, dict[NodeId, Message]] = {}
         self._taken: dict[StepId, set[NodeId]] = {}
         self._closed: StepId = StepId(-1, 0)
@@ -249,7 +247,6 @@ class Mailbox:
     def _first_time(self, src: NodeId, step_id: StepId) -> bool:
         seen, bit = self._seen.get(step_id, 0), self._bits[src]
         if seen & bit:
-            self.num_duplicates += 1
             return False
         self._seen[step_id] = seen | bit
         if self._heard and src in self._heard:
@@ -263,7 +260,6 @@ class Mailbox:
                 return None
         if not self._first_time(message.src, message.at):
             return Fate.DUPLICATE
-        self.num_late += 1
         if self._on_late is not None:
             self._on_late(message)
         if not self._serves_late(message):
@@ -305,11 +301,8 @@ class Mailbox:
         for stale in [s for s in self._unread if s <= self._closed] if self._unread else ():
             passed = self._unread.pop(stale)
             self._no_longer_early(passed.values() if self._early else ())
-            for message in passed.values():
-                self._size -= 1
-                self.num_late += 1
-                if self._serves_late(message):
-                    self.late.append(message)
+            self._size -= len(passed)
+            self.late += [message for message in passed.values() if self._serves_late(message)]
         if self._taken:
             self._taken = {s: senders for s, senders in self._taken.items() if s > self._closed}
         if self._waiters:
