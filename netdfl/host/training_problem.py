@@ -58,7 +58,7 @@ class TrainingProblem:
             self.model, self.metrics = made(recipe, self.shared, spec.settings, streams.integer("model"))
             refuse_spoiled(self.shared.spoiled, self._loss_of)
             self._check_batches()
-            self.notes += [*self._not_used(), *self._rare_classes()]
+            self.notes += [*self._not_used(), *self._odd_targets()]
         except ValueError as error:
             raise InputError(str(error)) from error
         if self.model.still and scenario.algorithm.traits.extrapolates:
@@ -113,14 +113,30 @@ class TrainingProblem:
         if self.shared.parts is not None and split.partition.kind != "iid":
             yield f"partition {split.partition.kind} is not used: the data are given by client"
 
-    def _rare_classes(self) -> Iterator[str]:
-        """Yield a sentence if whole numbers are learned as classes of which hardly any occurs twice, such as prices."""
+    def _odd_targets(self) -> Iterator[str]:
+        """Yield a sentence if targets learned as classes are hardly classes, such as prices, or if numbers may be."""
         labels = self.shared.labels
-        if labels is not None and self.model.uses_cross_entropy:
-            num = len(np.unique(labels))
-            if num > FEW_CLASSES and RARE * num > len(labels):
-                told = f"the {len(labels)} training targets have {num} different values, each of them a class"
+        if labels is None:
+            yield from self._whole_numbers()
+        elif self.model.uses_cross_entropy:
+            num, most = len(np.unique(labels)), int(labels.max())
+            told = f"the {len(labels)} training targets have {num} different values, each of them a class"
+            if num == 1:
+                yield f"all {len(labels)} training targets are {most}: there is but one class to learn"
+            elif num > FEW_CLASSES and RARE * num > len(labels):
                 yield f"{told}: if they are numbers, set task.loss: mse"
+            elif most > FEW_CLASSES * num:
+                yield f"{told}, and the largest is {most}: number them from 0, as a model has an output for each"
+
+    def _whole_numbers(self) -> Iterator[str]:
+        """Yield a sentence if the default loss learns a few whole numbers of a floating-point type as numbers."""
+        train = self.shared.train
+        targets = train.y if isinstance(train, Samples) else None
+        if getattr(self.spec, "loss", "") == "auto" and isinstance(targets, Tensor) and targets.dim() == 1:
+            values = targets.unique()
+            if 1 < len(values) <= FEW_CLASSES and bool((values == values.round()).all()) and bool((values >= 0).all()):
+                told = f"the training targets are {len(values)} whole numbers of {targets.dtype}, learned as numbers"
+                yield f"{told}: if they are classes, give them as integers"
 
     def _share_out(self) -> tuple[list[NDArray[np.int64]], Sequence[Examples] | None]:
         """Return the indices of each client's training examples, and each client's own test set if there are any.

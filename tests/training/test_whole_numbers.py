@@ -40,3 +40,20 @@ def test_a_note_says_where_they_are_hardly_classes(targets: torch.Tensor, noted:
     assert len(notes) == noted
     for note in notes:
         assert "each of them a class: if they are numbers, set task.loss: mse" in note
+
+
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        (PRICES.float(), ""),
+        ((PRICES // 100).float(), "are 4 whole numbers of torch.float32, learned as numbers: if they are classes"),
+        ((PRICES // 100).float() - 9, ""),
+        (PRICES * 0 + 3, "training targets are 3: there is but one class to learn"),
+        (PRICES // 200 * 5000, "and the largest is 10000: number them from 0, as a model has an output for each"),
+        (PRICES // 200 * 5, ""),
+    ],
+)
+def test_a_note_says_where_classes_and_numbers_may_be_taken_for_each_other(targets: torch.Tensor, said: str) -> None:
+    told = [note for note in check_ready(netdfl.load(SCENARIO, data=(X, targets))) if "training targets" in note]
+    assert len(told) == bool(said)
+    assert said in "".join(told)
