@@ -23,6 +23,7 @@ from netdfl.explore.observed import facts_of, observe
 from netdfl.explore.rows import MemoryStore
 from netdfl.host.blueprint import Blueprint
 from netdfl.record.directory import RunDirectory
+from netdfl.record.evaluated import chance_of
 from netdfl.record.judge import Verdict
 from netdfl.record.verdict import conclude
 from netdfl.scenario.model.schema import Checkpoint, Scenario
@@ -116,7 +117,8 @@ class Executor:
     ) -> ExploredRun:
         """Return the run with its verdict and metrics, from its record `rows`, diagnosed `stalls` and `outcome`."""
         length_ns = round((outcome.figures.virtual_duration_s or 0.0) * 1e9)
-        concluded = conclude(observe(rows), facts_of(scenario, stalls, outcome.unfinished, length_ns))
+        chance = chance_of(self._blueprint(scenario).problem.partition())
+        concluded = conclude(observe(rows, chance), facts_of(scenario, stalls, outcome.unfinished, length_ns))
         judged = concluded.judgement
         return ExploredRun(
             scenario=scenario,

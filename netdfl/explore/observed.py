@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from math import isfinite
+from math import isfinite, nan
+from statistics import fmean
 from typing import Any
 
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
@@ -42,8 +43,11 @@ def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence
     )
 
 
-def observe(rows: MemoryStore) -> Observations:
-    """Return the observations on which a run's verdict is based, from the `rows` of its record."""
+def observe(rows: MemoryStore, chance: float = 0.0) -> Observations:
+    """Return the observations on which a run's verdict is based, from the `rows` of its record.
+
+    `chance` is the accuracy of guessing among the classes of its data; 0 for data without classes.
+    """
     losses, events = _last_losses(rows), _of_nodes(rows)
     return Observations(
         series=_series(rows),
@@ -62,6 +66,7 @@ def observe(rows: MemoryStore) -> Observations:
         fell={node for _, node, _, kind, _ in events if kind == "not_finite"},
         refused=_by_sender(rows, "refused"),
         mixed=_by_sender(rows, "mixed_not_finite"),
+        chance=chance,
     )
 
 
@@ -74,17 +79,24 @@ def _count(rows: MemoryStore) -> MessageCounts:
 
 
 def _series(rows: MemoryStore) -> Series:
-    """Return every metric of the fleet, in the order of rounds."""
-    found: dict[str, list[tuple[int, int, float]]] = {}
+    """Return every metric of the fleet, in the order of rounds, and means of `personal_` metrics over the nodes."""
+    found: defaultdict[str, list[tuple[int, int, float]]] = defaultdict(list)
+    of_nodes: defaultdict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
     for at_ns, node, round, name, value in rows.measured:
         if node is None:
-            found.setdefault(name, []).append((round, at_ns, value))
+            found[name].append((round, at_ns, value))
+        elif name.startswith("personal_"):
+            of_nodes[f"mean_{name}", round].append((at_ns, value))
+    means: defaultdict[str, list[tuple[int, int, float]]] = defaultdict(list)
+    for (name, round), told in of_nodes.items():
+        finite = [value for _, value in told if isfinite(value)]
+        means[name].append((round, max(at_ns for at_ns, _ in told), fmean(finite) if finite else nan))
     return {
         name: [
             EvaluatedValue(round, at_ns / 1e9, value if isfinite(value) else None)
             for round, at_ns, value in sorted(values, key=lambda each: each[:2])
         ]
-        for name, values in found.items()
+        for name, values in (means | found).items()
     }
 
 

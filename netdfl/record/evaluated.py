@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from netdfl.core.types import Json
+from netdfl.record.forms import PartitionForm
 from netdfl.record.run import Run
 
 
@@ -39,6 +41,11 @@ _OWN = (
     "AND name LIKE 'personal_%' GROUP BY name, round ORDER BY name, round"
 )
 """A query for the means of `personal_` metrics over nodes, which each node measures on its own examples."""
+
+
+def chance_of(partition: PartitionForm | Json | None) -> float:
+    """Return the accuracy of guessing among the classes of a run's `partition`; 0 for data without classes."""
+    return 1 / len(partition["classes"]) if partition is not None and partition["classes"] else 0.0
 
 
 def last_of(series: Series, name: str) -> float | None:

@@ -12,7 +12,7 @@ from netdfl.core.fates import FateReason, MessageCounts
 from netdfl.core.files import version_of
 from netdfl.core.types import Json
 from netdfl.core.versions import grouped
-from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, reach_of
+from netdfl.record.evaluated import Series, all_evaluations, chance_of, course_of, digest_of, reach_of
 from netdfl.record.forms import read_list
 from netdfl.record.judge import Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
@@ -89,7 +89,7 @@ class StoredRecord(NamedTuple):
             },
             refused=_by_sender(run, "refused"),
             mixed=_by_sender(run, "mixed_not_finite"),
-            chance=_chance(run),
+            chance=chance_of(run.partition),
             equivocal=tuple(_equivocal(run)),
         )
         return cls(observed, messages, given_up, restarts, deaths)
@@ -250,12 +250,6 @@ def _least_weight(run: Run) -> HeldWeight | None:
         "ORDER BY value, round, node LIMIT 1"
     )
     return HeldWeight(*rows[0]) if rows else None
-
-
-def _chance(run: Run) -> float:
-    """Return the accuracy of guessing; 0 for data without classes."""
-    partition = run.partition
-    return 1 / len(partition["classes"]) if partition is not None and partition["classes"] else 0.0
 
 
 @cache

@@ -12,6 +12,7 @@ import pytest
 
 import netdfl
 from netdfl.explore.execute import Executor
+from netdfl.scenario.load import loads
 
 FAULTS = Path("scenarios/faults")
 LOSSY = {"default": {"latency": {"dist": "uniform", "low": "1ms", "high": "9ms"}, "loss": 0.2}}
@@ -52,6 +53,47 @@ def assert_told(in_memory: Sequence[str], in_files: Sequence[str]) -> None:
     for short, whole in zip(in_memory, in_files, strict=True):
         assert whole.startswith(short.removesuffix("."))
         assert "setting" not in short
+
+
+TWO_CLASSES = """
+from pathlib import Path
+
+from netdfl.training.data.dataset import Dataset
+from netdfl.training.data.datasets import digits
+
+
+def odd_or_even():
+    whole = digits(Path())
+    return Dataset(whole.train_x, whole.train_y % 2, whole.test_x, whole.test_y % 2, 2)
+"""
+COLLAPSING = """
+schema: netdfl/1
+name: two-classes
+seed: 1
+nodes: 8
+rounds: 12
+world: simulated
+task:
+  dataset: {name: "two_classes:odd_or_even", partition: {kind: dirichlet, alpha: 0.3}}
+  model: mlp
+algorithm: {name: osgp, lr: 0.1, local_epochs: 1}
+topology: {kind: random_push, out_neighbors: 3}
+delivery: plain
+wait: {deadline: 200ms}
+links: {default: {loss: 40%}}
+evaluation: {every: 4}
+expect: {collapsed: none}
+"""
+
+
+def test_a_collapse_to_guessing_is_told_in_memory_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guesses between two classes are right half of the time, so the model ends at more than half of its best."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two_classes.py").write_text(TWO_CLASSES)
+    scenario = loads(COLLAPSING)
+    run = Executor(0).run(scenario)
+    assert run.verdict == "fail"
+    assert list(run.reasons) == netdfl.run(scenario, out=tmp_path / "run", page=False).result["reasons"]
 
 
 def test_a_run_in_memory_writes_nothing(small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,12 @@ RECORDS: dict[str, list[tuple[Any, ...]]] = {
         metric(5, None, 2, test_accuracy=0.75, test_loss=NAN, test_mae=3.0),
         metric(3, None, 1, test_accuracy=0.875, consensus_distance=float("inf"), test_loss=1.0),
     ],
+    "figures of nodes on data of their own": [
+        *(metric(8 + node, node, 1, personal_accuracy=0.25 * node, personal_loss=1.0) for node in range(3)),
+        metric(4, 0, 0, personal_accuracy=0.5, personal_loss=NAN),
+        metric(5, 1, 0, personal_loss=NAN),
+        metric(9, None, 1, mean_personal_loss=2.0),
+    ],
     "losses and weights of nodes": [
         *(metric(round, node, round, train_loss=1.0 / (1 + node + round)) for round in range(3) for node in range(2)),
         metric(4, 0, 3, train_loss=NAN, weight=0.0),
