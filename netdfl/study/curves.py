@@ -155,7 +155,7 @@ def looks_of(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, tuple[str, 
 
     Where nothing else varies, or there are too many methods or levels, both are used in turn.
     """
-    places = {name: (cells[0].cell.case, cells[0].cell.values) for name, cells in lines.items()}
+    places = {name: cells[0].cell.place for name, cells in lines.items()}
     key = rival_key(places.values())
     colors = list(dict.fromkeys(rival_of(place, key) for place in places.values()))
     strokes = list(dict.fromkeys(level_of(place, key) for place in places.values()))

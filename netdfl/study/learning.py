@@ -146,7 +146,7 @@ def _panels(lines: Mapping[str, Sequence[CellResult]], metric: str, *, log: bool
 
 def _rows(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, list[str]]:
     """Return the names of the lines of each row of panels, by the row's title: one row, or one for each level."""
-    places = {name: (cells[0].cell.case, cells[0].cell.values) for name, cells in lines.items()}
+    places = {name: cells[0].cell.place for name, cells in lines.items()}
     key = rival_key(places.values())
     levels: dict[Values, list[str]] = {}
     for name, place in places.items():
@@ -159,7 +159,7 @@ def _rows(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, list[str]]:
 
 def _methods(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, str]:
     """Return what is compared in each line, its case or its value of the compared key, by the line's name."""
-    places = {name: (cells[0].cell.case, cells[0].cell.values) for name, cells in lines.items()}
+    places = {name: cells[0].cell.place for name, cells in lines.items()}
     key = rival_key(places.values())
     if not key:
         return {name: case for name, (case, _) in places.items()}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from netdfl.core.errors import InputError, Problem, ScenarioError, problems_in
 from netdfl.core.files import OTHER_OUT, writing
@@ -22,6 +22,8 @@ from netdfl.study.source import GridSource
 
 Values = tuple[tuple[str, str], ...]
 """Varied values: pairs of a path of the scenario, or a name, and the value as text."""
+Place: TypeAlias = tuple[str, Values]
+"""The case of a point or line of a grid, and its varied values."""
 CASE = "case"
 """The name of the cases, as what a plot is against."""
 LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
@@ -77,6 +79,11 @@ class Cell:
     values: Values
     seed: int
     sets: tuple[str, ...]
+
+    @property
+    def place(self) -> Place:
+        """The case and the varied values of the cell; cells that differ only in the seed have the same."""
+        return self.case, self.values
 
     @property
     def words(self) -> str:

@@ -189,12 +189,12 @@ class StudyState:
         known: dict[object, list[float]] = {}
         for each in self.cells:
             if each.seconds is not None:
-                known.setdefault(_point(each.cell), []).append(each.seconds)
+                known.setdefault(each.cell.place, []).append(each.seconds)
         if not known:
             return None
         usual = fmean(each for times in known.values() for each in times)
         left = [
-            (fmean(known.get(_point(each.cell), [usual])) if each.seconds is None else each.seconds) * (1 - each.share)
+            (fmean(known.get(each.cell.place, [usual])) if each.seconds is None else each.seconds) * (1 - each.share)
             for each in self.cells
             if each.state in ("running", "queued")
         ]
@@ -219,10 +219,6 @@ class StudyState:
             return "; nothing runs: repeat the study's command to go on"
         left = self.left_s
         return "; time left unknown until a run tells it" if left is None else f"; about {duration(left)} left"
-
-
-def _point(cell: Cell) -> object:
-    return cell.case, cell.values
 
 
 def _state(plan: StudyPlan, cell: Cell) -> CellState:

@@ -158,21 +158,17 @@ def _open(request: Reproduction, out: Path) -> _TableState:
 
 def _work(trial: FigureSetup, request: Reproduction) -> _FigureRuns:
     """Return the cells to run for a published number, or the reason why there are none."""
-    work = _FigureRuns(trial)
     if trial.why_not:
-        return work
-    file = scenario_of(trial, request.scenarios)
+        return _FigureRuns(trial)
+    file, sets, rounds = scenario_of(trial, request.scenarios), (*trial.sets, *request.extra), None
     try:
-        work.rounds_of_paper = _rounds(file)
-        scenario = load(file, (*trial.sets, *request.extra))
+        rounds = _rounds(file)
+        scenario = load(file, sets)
     except InputError as error:
-        work.why_not = f"no valid scenario: {error}"
-        return work
-    work.why_not = missing_data(scenario)
-    if not work.why_not:
-        sets = (*trial.sets, *request.extra)
-        work.cells = [Cell(trial.label, (), seed, (*sets, f"seed={seed}")) for seed in request.seeds]
-    return work
+        return _FigureRuns(trial, rounds, f"no valid scenario: {error}")
+    why_not = missing_data(scenario)
+    cells = [] if why_not else [Cell(trial.label, (), seed, (*sets, f"seed={seed}")) for seed in request.seeds]
+    return _FigureRuns(trial, rounds, why_not, cells)
 
 
 def _look(

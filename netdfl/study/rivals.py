@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from netdfl.study.plan import Values
+from netdfl.study.plan import Place, Values
 from netdfl.study.summary import GridPoint, PairedDifference
 
 METHODS = ("algorithm.name", "algorithm")
-Place = tuple[str, Values]
-"""The case of a point or line, and its varied values."""
 
 
 def rival_key(places: Iterable[Place]) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from netdfl.study.cells import CellResult
 from netdfl.study.outcome import PERCENT, SHARES, figures_of, has_no_negatives, is_of_models
-from netdfl.study.plan import Values
+from netdfl.study.plan import Place, Values
 
 # Student's t at 97.5 % by degrees of freedom
 _T = (
@@ -142,9 +142,9 @@ def within(found: Estimate, name: str) -> Estimate:
 
 def points_of(ran: Sequence[CellResult]) -> list[GridPoint]:
     """Group results of runs by grid point, in the order of the grid."""
-    grouped: dict[tuple[str, Values], list[CellResult]] = {}
+    grouped: dict[Place, list[CellResult]] = {}
     for each in ran:
-        grouped.setdefault((each.cell.case, each.cell.values), []).append(each)
+        grouped.setdefault(each.cell.place, []).append(each)
     return [_point(case, values, cells) for (case, values), cells in grouped.items()]
 
 
