@@ -193,7 +193,6 @@ def explore(
     from rich.console import Console
 
     from netdfl.explore.command import explore as search
-    from netdfl.explore.elsewhere import TrialEngine
     from netdfl.explore.explore import Budget, Exploration
     from netdfl.study.runners.catalog import choose_runner
 
@@ -206,7 +205,7 @@ def explore(
         folder=out or Path("explored") / loaded.name,
         guided=not blind,
         stop_on_error=stop_on_error,
-        engine=None if runner == "local" else TrialEngine(*chosen),
+        engine=None if runner == "local" else chosen,
     )
     budget = Budget(400 if runs is None and seconds is None else runs, seconds)
     raise typer.Exit(search(exploration, budget, Console(), shrink=shrink))

@@ -8,9 +8,8 @@ failing runs are shrunk on this machine.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -24,7 +23,7 @@ from netdfl.explore.trial import Trial
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_yaml
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.runners.base import CellOrder, RunNeeds, Runner, StudyOrder, last_printed
+from netdfl.study.runners.base import CellOrder, RunnerChoice, StudyOrder, last_printed
 
 PART = 8
 """Number of trials that one task on a cluster makes: a quarter of a batch of the search."""
@@ -32,23 +31,8 @@ EXPLORED, TRIALS, RESULTS = "explored.yaml", "trials", "results.json"
 _TRIALS, _RESULTS = TypeAdapter(list[Trial]), TypeAdapter(list[TrialResult])
 
 
-@dataclass(frozen=True)
-class TrialEngine:
-    """The settings for making trials on other machines, as tasks of an engine such as a cluster's scheduler.
-
-    Attributes:
-        make: a function that creates the runner that starts the tasks.
-        jobs: the most tasks at a time; 0: no limit of its own.
-        needs: the resources that each task needs.
-    """
-
-    make: Callable[[], Runner]
-    jobs: int
-    needs: RunNeeds
-
-
 @contextmanager
-def engine_workers(scenario: Scenario, folder: Path, engine: TrialEngine) -> Iterator[RunAll]:
+def engine_workers(scenario: Scenario, folder: Path, engine: RunnerChoice) -> Iterator[RunAll]:
     """Yield a function that runs trials of `scenario` on other machines by `engine`; results come in any order.
 
     Tasks read and write their files in `folder`, which belongs to this exploration. Raises RunError if a task did not
@@ -78,7 +62,7 @@ def _order(folder: Path, place: Path, world: str, part: Sequence[Trial]) -> Cell
     return CellOrder((folder / EXPLORED).absolute(), (), path, world, work=work, argument=argument)
 
 
-def _run(engine: TrialEngine, orders: Sequence[CellOrder]) -> Iterator[TrialResult]:
+def _run(engine: RunnerChoice, orders: Sequence[CellOrder]) -> Iterator[TrialResult]:
     """Run the tasks that `orders` describe; yield the results of their trials. Raises RunError if one is missing."""
     runner, missing = engine.make(), {order.path for order in orders}
     try:

@@ -17,7 +17,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import version_of
 from netdfl.explore.acted import Acted, added
 from netdfl.explore.cause import FailureCause, find_predicates, is_raised
-from netdfl.explore.elsewhere import TrialEngine, engine_workers
+from netdfl.explore.elsewhere import engine_workers
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.faults import Baseline, allowed
 from netdfl.explore.journal import Journal
@@ -29,6 +29,7 @@ from netdfl.scenario.model.explore import FaultKind
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import SimulatedOptions
+from netdfl.study.runners.base import RunnerChoice
 from netdfl.worlds.catalog import entry_of
 
 BATCH = 32
@@ -149,7 +150,7 @@ class Exploration:
     guided: bool = True
     stop_on_error: bool = False
     executor: Executor = field(default_factory=Executor)
-    engine: TrialEngine | None = None
+    engine: RunnerChoice | None = None
 
     def __post_init__(self) -> None:
         """Check by two runs that the scenario can be explored. Raises InputError."""

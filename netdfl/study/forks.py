@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import time
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
@@ -44,11 +43,11 @@ def _run_all(study: StudyOrder, running: dict[int, CellOrder]) -> None:
 
     `running` has the order of each run under way, by its process id.
     """
-    waiting, until = list(study.cells), study.until
+    waiting = list(study.cells)
     while waiting or running:
         while waiting and len(running) < study.jobs:
             order = waiting.pop(0)
-            if until is not None and time.time() + order.cost_s > until:
+            if study.is_late(order):
                 _say(order, None)
                 continue
             running[_fork(order, study.jobs, study.manner)] = order

@@ -10,25 +10,19 @@ from typing import Any, NamedTuple, cast
 
 from netdfl.core.errors import InputError, Problem, ScenarioError
 from netdfl.scenario.loading.document import Document, SourcePlace, parse
-from netdfl.study.merged import overrides_of, written
+from netdfl.study.merged import CaseOverride, overrides_of, written
 
 
 class _WrittenOverride(NamedTuple):
     """An override that a case or a varied value of a study stands for, and the places of its path and of its value."""
 
-    path: str
-    value: str
+    override: CaseOverride
     key_place: SourcePlace
     value_place: SourcePlace
 
-    @property
-    def text(self) -> str:
-        """The override as `--set` takes it."""
-        return f"{self.path}={self.value}"
-
     def place_of(self, problem: Problem) -> SourcePlace:
         """Return the place of the path if the mistake is an unknown key of it, else the place of the value."""
-        unknown = [f"unknown key {key!r}" for key in self.path.split(".")]
+        unknown = [f"unknown key {key!r}" for key in self.override.path.split(".")]
         return self.key_place if problem.what in unknown else self.value_place
 
 
@@ -57,7 +51,7 @@ class GridSource:
         """
         if not isinstance(error, ScenarioError):
             return error
-        overrides = {f"--set {each.text}": each for each in self._overrides(case, values)}
+        overrides = {f"--set {each.override.text}": each for each in self._overrides(case, values)}
         return ScenarioError([self._moved(problem, overrides) for problem in error.problems])
 
     def misspelled(self, problems: Sequence[Problem]) -> list[str]:
@@ -93,14 +87,14 @@ class GridSource:
             else:
                 index = [written(value) for value in choices].index(text)
                 key_place = self._place("vary", path, key=True)
-                yield _WrittenOverride(path, text, key_place, self._place("vary", path, index))
+                yield _WrittenOverride(CaseOverride((path,), path, text), key_place, self._place("vary", path, index))
         for keys in named:
             sets = grid
             for key in keys:
                 sets = sets[key]
             for each in overrides_of(sets, grid["scenario"], str(Path(self.study.file).parent)):
                 place = self._place(*keys, *each.way, key=True)
-                yield _WrittenOverride(each.path, each.value, place, place)
+                yield _WrittenOverride(each, place, place)
 
     def _place(self, *path: str | int, key: bool = False) -> SourcePlace:
         return self.study.place(("sweeps", self.name, *path), key=key)

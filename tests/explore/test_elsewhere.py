@@ -16,11 +16,11 @@ from netdfl.cli.commands import make_app
 from netdfl.core.errors import RunError
 from netdfl.core.files import write_whole
 from netdfl.explore.command import explore
-from netdfl.explore.elsewhere import TRIALS, TrialEngine, run_trials
+from netdfl.explore.elsewhere import TRIALS, run_trials
 from netdfl.explore.ends import EndingSettings
 from netdfl.explore.explore import Budget, Exploration
 from netdfl.explore.journal import RUNS
-from netdfl.study.runners.base import USUAL, CellOrder, RunNeeds, Runner, StudyOrder, path_beside
+from netdfl.study.runners.base import USUAL, CellOrder, RunNeeds, Runner, RunnerChoice, StudyOrder, path_beside
 from netdfl.study.runners.local import LocalRunner
 
 PART, NUM_RUNS = 4, 20
@@ -76,7 +76,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def exploration(text: dict[str, Any], folder: Path, make: Any = None, jobs: int = 0) -> Exploration:
-    engine = None if make is None else TrialEngine(make, jobs, RunNeeds(cpus=3))
+    engine = None if make is None else RunnerChoice(make, jobs, RunNeeds(cpus=3))
     return Exploration(netdfl.load(text | {"nodes": 3, "rounds": 4}), seed=24, folder=folder, engine=engine)
 
 

@@ -8,10 +8,11 @@ file; an engine can start that command on any machine with the same disk.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from netdfl.study.keeping import Manner
 
@@ -94,6 +95,10 @@ class StudyOrder:
     until: float | None = None
     needs: RunNeeds = USUAL
 
+    def is_late(self, cell: CellOrder) -> bool:
+        """Return whether a run can't end in time if it begins now."""
+        return self.until is not None and time.time() + cell.cost_s > self.until
+
     def to_json(self) -> str:
         """Return the order as JSON text, for another process."""
         return json.dumps(asdict(self), default=str)
@@ -127,3 +132,11 @@ class Runner(Protocol):
     def stop(self) -> None:
         """End all runs at once and clean up; may be called at any time, even in a signal handler."""
         ...
+
+
+class RunnerChoice(NamedTuple):
+    """A study's runner, the number of runs at a time (0: as many as there is room for), and each run's resources."""
+
+    make: Callable[[], Runner]
+    jobs: int
+    needs: RunNeeds

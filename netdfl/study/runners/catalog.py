@@ -6,11 +6,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from netdfl.core.errors import InputError
 from netdfl.core.units import parse_size_bytes
-from netdfl.study.runners.base import USUAL, RunNeeds, Runner
+from netdfl.study.runners.base import USUAL, RunNeeds, Runner, RunnerChoice
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.runners.ray import RayRunner
 from netdfl.study.runners.slurm import SlurmRunner
@@ -38,14 +37,6 @@ def find_runner(name: str) -> Callable[[], Runner]:
         what = f"lacks {', '.join(missing)}" if missing else "is not callable"
         raise InputError(f"--runner {name} {what}: a runner has start, ended and stop (netdfl.study.runners.base)")
     return found  # type: ignore[no-any-return]
-
-
-class RunnerChoice(NamedTuple):
-    """A study's runner, the number of runs at a time (0: as many as there is room for), and each run's resources."""
-
-    make: Callable[[], Runner]
-    jobs: int
-    needs: RunNeeds
 
 
 def choose_runner(

@@ -149,7 +149,7 @@ class RayStudy:
         while waiting or self._under_way:
             while waiting and len(self._under_way) < most:
                 cell = waiting.pop(0)
-                if self._order.until is not None and time.time() + cell.cost_s > self._order.until:
+                if self._order.is_late(cell):
                     yield cell.path, None
                 else:
                     self._send(_RunTask(cell, load(cell.scenario, cell.sets)))

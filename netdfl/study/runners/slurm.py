@@ -96,14 +96,10 @@ class SlurmRunner(Runner):
             (self._folder / "order.json").write_text(self._order.to_json(), encoding="utf-8")
         self._held.enter_context(hold(self._folder))
         self._under_way = {number: _Task(cell) for number, cell in enumerate(order.cells)}
-        numbers = [number for number in self._under_way if not self._is_late(number)]
+        numbers = [number for number, task in self._under_way.items() if not order.is_late(task.cell)]
         for first in range(0, len(order.cells), MOST):
             if some := [number for number in numbers if first <= number < first + MOST]:
                 self._submit(some)
-
-    def _is_late(self, number: int) -> bool:
-        until, cost_s = self._order.until, self._order.cells[number].cost_s
-        return until is not None and time.time() + cost_s > until
 
     def _submit(self, numbers: Sequence[int]) -> None:
         """Submit the runs with these numbers in the order as one job array.
