@@ -69,14 +69,6 @@ class Caution:
     text: str
 
 
-def by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
-    """Return the sentences of `cautions` by kind."""
-    found: dict[str, list[str]] = {}
-    for caution in cautions:
-        found.setdefault(caution.kind.value, []).append(caution.text)
-    return found
-
-
 def find_cautions(observed: Observations, facts: RunFacts, not_finite: Sequence[str]) -> list[Caution]:
     """Return all cautions about a run, the most serious first; `not_finite` are sentences about its broken values.
 

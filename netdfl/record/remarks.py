@@ -155,16 +155,12 @@ class Crash(NamedTuple):
 
         Nodes that `ended` their last round are left out.
         """
-        last = {node: (kind, round, said) for _, node, round, kind, said in events if kind in OUT_AND_BACK}
+        last = {node: (kind, round, said) for _, node, round, kind, said in events if kind in ("crash", "restart")}
         return [
             cls(node, round, number if isinstance(number := said.get("weight"), float | int) else None)
             for node, (kind, round, said) in sorted(last.items())
             if kind == "crash" and node not in ended
         ]
-
-
-OUT_AND_BACK = ("crash", "restart")
-"""Kinds of events about scripted crashes and the returns from them."""
 
 
 def find_crashes(run: Run) -> list[Crash]:
@@ -173,7 +169,7 @@ def find_crashes(run: Run) -> list[Crash]:
         "SELECT node FROM metrics WHERE name = 'round_s' AND node IS NOT NULL "
         "AND round = (SELECT max(round) FROM metrics WHERE name = 'round_s')"
     )
-    return Crash.last_of(events_of_nodes(run, OUT_AND_BACK), {node for (node,) in ended})
+    return Crash.last_of(events_of_nodes(run, RETURNS), {node for (node,) in ended})
 
 
 def counts_the_living(run: Run) -> bool:

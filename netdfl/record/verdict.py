@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from netdfl.record.cautions import Caution, by_kind, find_cautions
+from netdfl.record.cautions import Caution, find_cautions
 from netdfl.record.evaluated import last_of
-from netdfl.record.judge import FIGURES, Evidence, Judgement, is_measured, judge
+from netdfl.record.judge import CAUTIONS, FIGURES, Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import shares
 from netdfl.record.observations import Observations, RunFacts
 
@@ -47,7 +47,7 @@ def conclude(observed: Observations, facts: RunFacts) -> Conclusion:
         num_refused=sum(each.messages for each in refused),
         num_delivered=observed.messages.delivered,
         unfinished=facts.unfinished,
-        cautions=by_kind(cautions),
+        cautions={kind: [each.text for each in cautions if each.kind == kind] for kind in CAUTIONS},
         figures=figures,
         fidelity_missed=facts.fidelity_missed,
         mass_error=_mass_error(facts.resumed, figures["weight_sum"]),

@@ -77,7 +77,7 @@ def figures_of(ran: CellResult) -> dict[str, float]:
     of rounds, and `missing` is the mean number of neighbors whose message a node lacked in a round.
     """
     result = ran.result or {}
-    figures = _metrics(ran.path) | _missing(ran.path)
+    figures = _metrics(ran.path)
     names = (
         "test_loss",
         "train_loss",
@@ -125,7 +125,7 @@ def _pace(path: Path, result: Mapping[str, object]) -> dict[str, float]:
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    """Return the last finite value of each fleet metric, and ranges of the nodes' own metrics."""
+    """Return the last finite value of each fleet metric, ranges of the nodes' own metrics, and what they lacked."""
     found: dict[str, float | None] = {}
     nodes: dict[str, list[float]] = {"weight": [], "round_s": []}
     for row in rows(path, "metrics"):
@@ -137,14 +137,9 @@ def _metrics(path: Path) -> dict[str, float]:
         found |= {"smallest_weight": min(weights), "largest_weight": max(weights)}
     if times := sorted(nodes["round_s"]):
         found |= {"round_s_median": median(times), "round_s_p95": times[math.ceil(0.95 * len(times)) - 1]}
+        missing = sum(len(row["details"]["awaited"]) for row in rows(path, "events") if row["kind"] == "missing")
+        found["missing"] = missing / len(times)
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _missing(path: Path) -> dict[str, float]:
-    """Return the metric `missing`: the mean number of neighbors whose message a node lacked at a round's end."""
-    rounds = sum(row["name"] == "round_s" for row in rows(path, "metrics"))
-    missing = sum(len(row["details"]["awaited"]) for row in rows(path, "events") if row["kind"] == "missing")
-    return {"missing": missing / rounds} if rounds else {}
 
 
 def _from_segments(path: Path, table: TableName) -> Iterator[Json]:
