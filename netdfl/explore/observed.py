@@ -12,13 +12,13 @@ from statistics import fmean
 from typing import Any
 
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
-from netdfl.core.types import Kind, NodeId, Scalar
+from netdfl.core.types import Json, Kind, NodeId, Scalar
 from netdfl.diagnosis.finding import Finding, by_verdict
 from netdfl.explore.rows import EventRow, MemoryStore
 from netdfl.record.base import WaitEnd
 from netdfl.record.evaluated import EvaluatedValue, Series
 from netdfl.record.observations import HeldWeight, Observations, OddMessages, Outlier, RunFacts
-from netdfl.record.remarks import Crash, Death, NodeEvent, restarts_of
+from netdfl.record.remarks import Crash, Death, NodeEvent, count_given_up, restarts_of
 from netdfl.record.shares import KINDS, ShareRecord
 from netdfl.scenario.model.schema import Scenario
 
@@ -48,7 +48,8 @@ def observe(rows: MemoryStore, chance: float = 0.0) -> Observations:
 
     `chance` is the accuracy of guessing among the classes of its data; 0 for data without classes.
     """
-    losses, events = _last_losses(rows), _of_nodes(rows)
+    losses, events, shares = _last_losses(rows), _of_nodes(rows), _shares(rows)
+    restarts = restarts_of(events, shares)
     return Observations(
         series=_series(rows),
         messages=_count(rows),
@@ -56,8 +57,8 @@ def observe(rows: MemoryStore, chance: float = 0.0) -> Observations:
         train_loss=sum(losses) / len(losses) if losses else None,
         timed_out=sum(wait.ended is WaitEnd.DEADLINE and bool(wait.missing) for wait in rows.waits),
         waits=len(rows.waits),
-        lost_weight=lost_weight(rows),
-        new_weight=sum(each.get("new_weight") or 0.0 for each in _losing_restarts(events)),
+        lost_weight=_lost_weight(shares, restarts),
+        new_weight=sum(each.get("new_weight") or 0.0 for each in restarts if each["state"] == "lost"),
         outliers=Outlier.first_of(events),
         least=_least_weight(rows),
         deaths=Death.first_of(events),
@@ -124,9 +125,11 @@ def _least_weight(rows: MemoryStore) -> HeldWeight | None:
 def lost_weight(rows: MemoryStore) -> float:
     """Return the push-sum weight that was lost: in messages that were given up, or with states lost in crashes."""
     shares = _shares(rows)
-    with_states = sum(each["lost_weight"] or 0.0 for each in _losing_restarts(_of_nodes(rows)))
-    twice = sum(each.weight for each in shares.twice())
-    return sum(each.weight for each in shares.lost()) + with_states - twice
+    return _lost_weight(shares, restarts_of(_of_nodes(rows), shares))
+
+
+def _lost_weight(shares: ShareRecord, restarts: Iterable[Json]) -> float:
+    return count_given_up(shares).lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts)
 
 
 def _shares(rows: MemoryStore) -> ShareRecord:
@@ -148,11 +151,6 @@ def _shares(rows: MemoryStore) -> ShareRecord:
 def _of_nodes(rows: MemoryStore) -> list[NodeEvent]:
     """Return the events of nodes, in order of time."""
     return [(at_ns, node, round, kind, said) for at_ns, node, round, kind, said in rows.events if node is not None]
-
-
-def _losing_restarts(events: Iterable[NodeEvent]) -> list[dict[str, Any]]:
-    """Return the restarts after which a node had lost its state, with the push-sum weights that it held and brought."""
-    return [restart for restart in restarts_of(events) if restart["state"] == "lost"]
 
 
 def _ended(rows: MemoryStore) -> set[NodeId]:

@@ -90,29 +90,18 @@ RETURNS = ("absent", "crash", "died", "restart", "join", "rejoin")
 """Kinds of events about absences and returns of nodes; at one instant they happen in this order."""
 
 
-def find_restarts(run: Run) -> list[dict[str, Any]]:
-    """Return every restart in order of time: node, times of crash and return in seconds, whether its state was kept.
+def restarts_of(events: Iterable[NodeEvent], shares: ShareRecord) -> list[dict[str, Any]]:
+    """Return every restart in order of time: node, times of crash and return, whether its state was kept.
 
     A node that joined late has the state `none`, and no time of a crash.
 
     Where its state was lost, `lost_weight` is the push-sum weight that it held when it crashed (None where it was
-    killed), minus the shares in it that came again after the crash or that their senders still keep. Once it has
+    killed), minus the `shares` in it that came again after the crash or that their senders still keep. Once it has
     rejoined, `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None: nobody's, and
     `reason` says why), and `new_weight` the weight that it began with. Both weights are None for methods without
     weights.
-    """
-    found = restarts_of(events_of_nodes(run, RETURNS))
-    _count_once(found, list(_read_shares(run).twice()))
-    for each in found:
-        if each["state"] == "kept":
-            del each["lost_weight"]
-    return found
 
-
-def restarts_of(events: Iterable[NodeEvent]) -> list[dict[str, Any]]:
-    """Return every restart, as `find_restarts` does, from `events` in order of time.
-
-    `lost_weight` is all that the node held when it crashed, also where its state was kept.
+    `events` come in order of time, at one instant in that of `RETURNS`.
     """
     crashed: dict[NodeId, dict[str, Any]] = {}
     back: dict[NodeId, dict[str, Any]] = {}
@@ -133,6 +122,10 @@ def restarts_of(events: Iterable[NodeEvent]) -> list[dict[str, Any]]:
             lost = "none" if back[node]["state"] == "none" else "lost"
             back[node] |= {"state": lost, "rejoined_in": round, "model_of": said.get("source")}
             back[node] |= {"new_weight": said.get("weight"), "reason": said.get("reason", "")}
+    _count_once(found, shares.twice())
+    for each in found:
+        if each["state"] == "kept":
+            del each["lost_weight"]
     return found
 
 
@@ -182,7 +175,7 @@ def counts_the_living(run: Run) -> bool:
     return bool(run.rows("SELECT 1 FROM events WHERE kind IN ('absent', 'crash', 'died') LIMIT 1"))
 
 
-def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare]) -> None:
+def _count_once(restarts: Sequence[dict[str, Any]], twice: Iterable[WeighedShare]) -> None:
     """Subtract from the `lost_weight` of restarts the push-sum shares `twice`, which also exist outside lost states."""
     for (_, node, _, _), at_s, weight in twice:
         lost = [each for each in restarts if each["node"] == node and each["state"] == "lost"]
@@ -206,9 +199,8 @@ class GivenUpCounts(NamedTuple):
     lost_weight: float
 
 
-def count_given_up(run: Run) -> GivenUpCounts:
-    """Count the messages that `run` recorded as given up by their senders."""
-    shares = _read_shares(run)
+def count_given_up(shares: ShareRecord) -> GivenUpCounts:
+    """Count the messages whose senders gave them up, by the record of their push-sum `shares`."""
     lost = shares.lost()
     return GivenUpCounts(len(shares.all_given_up()), len(lost), sum(each.weight for each in lost))
 
@@ -233,7 +225,7 @@ _UNSEEN = (
 )
 
 
-def _read_shares(run: Run) -> ShareRecord:
+def read_shares(run: Run) -> ShareRecord:
     """Read the events about messages' push-sum shares that were given up, unacknowledged, or taken again after a crash.
 
     Times are in seconds. In a sampled record, a message without a row of its first sending has arrived: every message

@@ -18,14 +18,16 @@ from netdfl.record.judge import Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
 from netdfl.record.observations import Equivocation, HeldWeight, Observations, OddMessages, Outlier, RunFacts
 from netdfl.record.remarks import (
+    RETURNS,
     Death,
     GivenUpCounts,
     count_given_up,
     events_of_nodes,
     find_crashes,
     find_deaths,
-    find_restarts,
     find_unreached,
+    read_shares,
+    restarts_of,
 )
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
@@ -66,8 +68,8 @@ class StoredRecord(NamedTuple):
     @classmethod
     def of(cls, run: Run) -> Self:
         """Read the record of `run`."""
-        messages, given_up = count_messages(run), count_given_up(run)
-        deaths, restarts = find_deaths(run), find_restarts(run)
+        messages, shares, deaths = count_messages(run), read_shares(run), find_deaths(run)
+        given_up, restarts = count_given_up(shares), restarts_of(events_of_nodes(run, RETURNS), shares)
         timed_out, waits = count_timeouts(run)
         observed = Observations(
             series=all_evaluations(run),

@@ -158,6 +158,11 @@ RECORDS: dict[str, list[tuple[Any, ...]]] = {
         event(4, 0, 1, "unacknowledged", dst=1, step=0, weight=0.25),
         event(9, 1, 2, "restart"),
     ],
+    "kept by its sender, and in the lost state of a node that stays away": [
+        *sent(data(1, (0, 1), "delivered")),
+        event(3, 1, 2, "crash", state="lost", weight=1.0),
+        event(9, 0, 1, "unacknowledged", dst=1, step=0, weight=0.25),
+    ],
     "kept by its sender, which sent it again after a crash": [
         *sent(data(1, (0, 1), "delivered")),
         event(2, 0, 1, "unacknowledged", dst=1, step=0, weight=0.25),
@@ -177,6 +182,7 @@ LOST = {
     "refused by the next life": 0.75,
     "kept by its sender to the end": 1 - 0.0625,
     "kept by its sender, which ended before its receiver returned": 0.75,
+    "kept by its sender, and in the lost state of a node that stays away": 0.0,
     "kept by its sender, which sent it again after a crash": 1.0,
 }
 

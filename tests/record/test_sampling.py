@@ -17,7 +17,7 @@ from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.exports.export import graphml
 from netdfl.record.messages import count_by_link
-from netdfl.record.remarks import count_given_up
+from netdfl.record.remarks import count_given_up, read_shares
 from netdfl.record.run import Run, open_run
 from netdfl.record.sampling import GROWN, SAMPLING, Sampling, ordinal
 from netdfl.record.store import StoreWriter
@@ -155,7 +155,7 @@ def test_what_was_written_before_a_kill_is_read(tmp_path: Path) -> None:
     with (tmp_path / "store" / "link_totals-000.jsonl").open("a") as file:
         file.write('{"src":0,"dst":1,"fate":"deliv')
     assert open_run(tmp_path).rows("FROM link_totals") == [(0, 1, "delivered", 50, 500)]
-    assert count_given_up(open_run(tmp_path)) == (0, 0, 0.0)
+    assert count_given_up(read_shares(open_run(tmp_path))) == (0, 0, 0.0)
 
 
 def test_a_damaged_word_of_the_sampling_is_refused(tmp_path: Path) -> None:
