@@ -18,6 +18,8 @@ from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Json
 from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, StageOutcome, Transit, UnitName, resets
@@ -231,8 +233,8 @@ class TcpBehindShares(Tcp):
         super().__init__(stage.seed, stage._table, None, Shape(None), stage.delay)
         self.loss, self.rate, self.scales, self.shares_bps = stage.loss, stage.rate, stage.scales, shares_bps
 
+    @override
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return the time at which the last byte of the message `unit` arrives, or `DROPPED` if it never does."""
         share_bps = self.shares_bps.pop(unit.name, self.rate)
         return self._arrival_ns(unit, now_ns, float(f"{share_bps:.3g}"), 0)
 

@@ -64,6 +64,8 @@ class Answer(NamedTuple):
 class Lease(Protocol):
     """The sender's loan of a message body in shared memory to one reader, for one message."""
 
+    __slots__ = ()
+
     def reference(self, quiet: bool) -> bytes | None:
         """Return the reference to send in place of the lent body; None: send the body in the frame. Call this once.
 

@@ -30,11 +30,12 @@ from struct import error as StructError
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from netdfl.core.errors import MalformedMessage, OversizedMessage
 from netdfl.core.types import NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.shared_memory.base import Answer, Lease
+from netdfl.transport.shared_memory.base import Answer, BufferStore, Lease
 from netdfl.transport.shared_memory.memory import (
     ANSWER,
     BEGUN,
@@ -52,8 +53,8 @@ _OVER = -1
 """The mark of a node that has ended: no reference has this mark, so the node can borrow nothing."""
 
 
-class SharedBuffers:
-    """One node's use of a machine's shared memory, from one start of the node to its end. A `BufferStore`."""
+class SharedBuffers(BufferStore):
+    """One node's use of a machine's shared memory, from one start of the node to its end."""
 
     def __init__(self, memory: SharedMemory, node: NodeId, epoch: int) -> None:
         """Register `node` as a reader, and prepare to lend from its part of the memory.
@@ -69,8 +70,8 @@ class SharedBuffers:
 
     # lending
 
+    @override
     def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
-        """Lend the body of `payload`, of `nbytes`, to `reader`; None: send it in the frame. It is written only once."""
         if nbytes < self._memory.least_bytes or reader not in self._memory.starts:
             return None
         buffer = self.pool.needed.get(id(payload))  # who needs it holds the payload, so that the id is its own
@@ -81,27 +82,18 @@ class SharedBuffers:
             wire.FrameWriter.write_body(payload, self._body(buffer.offset, nbytes))
         return self.pool.lend(buffer, reader)
 
+    @override
     def renewal(self) -> int:
-        """Return a number for the next hello message, which asks the peer to end this node's earlier loans of bodies.
-
-        A reader that accepts it begins no more to read a body that was lent before it.
-        """
         return self.pool.token_to_come
 
+    @override
     def renewed(self, reader: NodeId, number: int) -> None:
-        """Note that `reader` accepted a renewal of this node, and so begins to read no body lent to it before.
-
-        `number` is the number that `renewal` gave.
-        """
         self.pool.close_before(reader, number)
 
     # borrowing
 
+    @override
     def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> memoryview:
-        """Return the body to which a reference from `src` points; it stays borrowed while any view of it is in use.
-
-        Raises MessageErrors if the reference is not valid within `limits`.
-        """
         offset, nbytes, token, mark, index, _ = self._checked(src, reference, limits)
         slot = SharedMemory.slot(offset, index)
         lent = mark == self._mark and token >= self._renewals.get(src, 0)
@@ -114,8 +106,8 @@ class SharedBuffers:
         self._held[slot] = weakref.ref(body, partial(self._give_back, slot))
         return body.data.toreadonly()
 
+    @override
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Write the answer to a message with a borrowed body into shared memory; return whether its sender polls it."""
         offset, _, _, _, index, quiet = REFERENCE.unpack(reference)
         slot, word = SharedMemory.slot(offset, index), answer.word
         if not word or slot not in self._held:
@@ -123,8 +115,8 @@ class SharedBuffers:
         self._words[slot + ANSWER] = word
         return bool(quiet)
 
+    @override
     def renew(self, src: NodeId, number: int) -> bool:
-        """Accept renewal `number` of sender `src`, which ends its earlier loans; return whether the number is new."""
         newer = number > self._renewals.get(src, 0)
         if newer:
             self._renewals[src] = number
@@ -156,8 +148,8 @@ class SharedBuffers:
             SharedMemory.fence()
             self._words[slot + STATE] = GIVEN_BACK
 
+    @override
     def close(self) -> None:
-        """Give all borrowed bodies back, because this node's process ends or the node restarts."""
         for slot in list(self._held):
             self._give_back(slot)
         self._memory.leave(self._node, self._mark)

@@ -30,8 +30,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from struct import Struct
 
+from typing_extensions import override
+
 from netdfl.core.types import NodeId
-from netdfl.transport.shared_memory.base import Answer
+from netdfl.transport.shared_memory.base import Answer, Lease
 from netdfl.transport.shared_memory.memory import (
     ANSWER,
     GIVEN_BACK,
@@ -76,7 +78,7 @@ class Buffer:
         return not self.num_needed and all(lease.is_over for lease in self.leases)
 
 
-class ReaderLease:
+class ReaderLease(Lease):
     """The loan of the body in a buffer to `reader`, for one message; it occupies a slot (three words) of the buffer."""
 
     __slots__ = ("_buffer", "_closed", "_mark", "_pool", "_seen", "_slot", "reader", "token")
@@ -90,6 +92,7 @@ class ReaderLease:
         buffer.leases.append(self)
         buffer.num_needed += 1
 
+    @override
     def reference(self, quiet: bool) -> bytes | None:
         """Return the reference to the body for the reader; None if the reader does not run: send the body in the frame.
 
@@ -105,23 +108,20 @@ class ReaderLease:
         index = (self._slot - SharedMemory.slot(buffer.offset, 0)) // SLOT_WORDS
         return REFERENCE.pack(buffer.offset, buffer.nbytes, self.token, self._mark, index, quiet)
 
+    @override
     def poll(self) -> Answer | None:
-        """Return the reader's answer to the message if shared memory has a new one, else None.
-
-        An answer tells what became of the message; without a fate, it still waits for room in the reader's mailbox.
-        """
         word = self._pool.memory.words[self._slot + ANSWER] if self.token else 0
         if word == self._seen:
             return None
         self._seen = word
         return Answer.of_word(word)
 
+    @override
     def answered(self) -> None:
-        """Note that the reader's answer came by gRPC, or the call failed: the lent body is read, or never will be."""
         self._closed = True
 
+    @override
     def release(self) -> None:
-        """Note that the sender needs the lent body no more; the reader may still read it."""
         self._buffer.num_needed -= 1
         if not self._buffer.num_needed:
             del self._pool.needed[self._buffer.key]

@@ -22,6 +22,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from typing_extensions import override
+
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import EVALUATOR, Evaluate, Evaluated, Hello, Life, Order, Peers, Stop
 from netdfl.core.fates import MessageCounts
@@ -50,7 +52,7 @@ from netdfl.transport.simulated.fabric import Fabric
 from netdfl.transport.simulated.one_by_one import OneByOneFabric
 from netdfl.transport.wire import frame_size
 from netdfl.underlay.shared import SharedCore
-from netdfl.worlds.base import Figures, OpenResult, StallMonitor, WorldConfig, WorldListener
+from netdfl.worlds.base import Figures, OpenResult, StallMonitor, VirtualWorld, WorldConfig, WorldListener
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
 from netdfl.worlds.simulated.instants import OrderedInstants
 from netdfl.worlds.simulated.ledger import FleetLedger
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SimulatedWorld:
+class SimulatedWorld(VirtualWorld):
     """A world that simulates one fleet in this process, in virtual time."""
 
     def __init__(self, config: WorldConfig, loop: type[VirtualLoop] = VirtualLoop) -> None:
@@ -259,22 +261,22 @@ class SimulatedWorld:
             for node, simulated in self.nodes.items()
         }
 
+    @override
     def sent(self) -> tuple[int, MessageCounts]:
-        """Return the bytes that all nodes have sent so far, and the counts of their messages."""
         ledgers = [simulated.ledger for simulated in self.nodes.values()]
         return sum(each.bytes_sent for each in ledgers), MessageCounts.total(each.counts for each in ledgers)
 
+    @override
     def waits(self) -> dict[NodeId, WaitInBrief]:
-        """Return the current waits of all nodes that wait for messages."""
         found = {i: wait_in_brief(each.host.node) for i, each in self.nodes.items() if not each.ended}
         return {node: wait for node, wait in found.items() if wait is not None}
 
+    @override
     def stack(self, node: NodeId) -> str:
-        """Return the call stack of a node's coroutine as text, to show where it waits."""
         return stack_of(self.nodes[node].host.gate.coroutine)
 
+    @override
     def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
-        """Return whether `node` still keeps its message `sent`, so that it can send it again."""
         return self.nodes[node].parts.outgoing.can_send_again(sent)
 
 
