@@ -96,8 +96,7 @@ class DataServicer:
         self._epochs: dict[NodeId, int] = {}  # the restarts of each peer, by its last hello
         self._waiting: defaultdict[NodeId, dict[asyncio.Task[Any], bool]] = defaultdict(dict)
         self._attached: list[asyncio.Future[None]] = []
-        self._calls: dict[asyncio.Task[Any], bool] = {}  # whether anything came over it
-        self._silenced: set[asyncio.Task[Any]] = set()
+        self._calls: dict[asyncio.Task[Any], bool] = {}  # the calls not ended here, whether anything came over each
         self._assembling: defaultdict[NodeId, list[asyncio.Task[Any]]] = defaultdict(list)
         self._deadline_s = options.call_deadline / NS_PER_S
         self._left = False
@@ -155,12 +154,11 @@ class DataServicer:
             except asyncio.CancelledError:
                 if self._left:
                     await context.abort(grpc.StatusCode.CANCELLED, LEFT)
-                if call in self._silenced:
+                if call not in self._calls:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "too many calls over which nothing came")
                 raise
             finally:
                 self._calls.pop(call, None)
-                self._silenced.discard(call)
 
         return serve
 
@@ -168,10 +166,13 @@ class DataServicer:
         """End the oldest call without any data, if there are more calls than the peers need."""
         if len(self._calls) < most_open(len(self._known)):
             return
-        silent = next((call for call, heard in self._calls.items() if not heard and call not in self._silenced), None)
+        silent = next((call for call, heard in self._calls.items() if not heard), None)
         if silent is not None:
-            self._silenced.add(silent)
-            silent.cancel()
+            self._end(silent)
+
+    def _end(self, call: asyncio.Task[Any]) -> None:
+        self._calls.pop(call, None)
+        call.cancel()
 
     def _heard(self) -> None:
         """Note that data came over the current call, so that it is not ended as a silent one."""
@@ -297,9 +298,7 @@ class DataServicer:
         self._heard()
         places.append(call)
         if len(places) > MOST_ASSEMBLED:
-            oldest = places.pop(0)
-            self._silenced.add(oldest)
-            oldest.cancel()
+            self._end(places.pop(0))
         try:
             yield
         finally:
