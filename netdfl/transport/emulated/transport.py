@@ -117,7 +117,7 @@ class EmulatedTransport:
         self.receipts = Receipts(ledger, epoch, self._answered)
         self._up: LinkEngine[EdgeState, SentMessage] = LinkEngine(self._left, self._lost)
         self._down: LinkEngine[EdgeState, ReceivedMessage] = LinkEngine(self._arrived, self._dropped)
-        self._halves: dict[tuple[Edge, bool], EdgeState] = {}
+        self._halves: dict[Edge, EdgeState] = {}
         self._waiting: list[ReceivedMessage] = []
         self._blocked: list[Callable[[], None]] = []
         self._told: dict[NodeId, list[list[object]]] = {}  # what the next report to each sender says
@@ -260,17 +260,17 @@ class EmulatedTransport:
             self._timer[1].cancel()
             self._timer = None
 
-    def _half(self, edge: Edge, receiving: bool) -> EdgeState:
-        """Return the half of a link that this node emulates: the sender's stages or, if `receiving`, the receiver's.
+    def _half(self, edge: Edge) -> EdgeState:
+        """Return the half of a link that this node emulates: the sender's stages or, if it receives, the receiver's.
 
         No arrival is computed in advance, because real timers are late.
         """
-        half = self._halves.get((edge, receiving))
+        half = self._halves.get(edge)
         if half is None:
             path, order_key = self._links.path(*edge), edge_order_key(self._seed, *edge)
-            stop = path.own.stop
-            plan = PathPlan.stage_by_stage(path, first=stop) if receiving else PathPlan.stage_by_stage(path, stop)
-            half = self._halves[edge, receiving] = EdgeState(edge, path, plan, order_key)
+            stop, sends = path.own.stop, edge[0] == self.node
+            plan = PathPlan.stage_by_stage(path, stop) if sends else PathPlan.stage_by_stage(path, first=stop)
+            half = self._halves[edge] = EdgeState(edge, path, plan, order_key)
         return half
 
     # sending
@@ -283,7 +283,7 @@ class EmulatedTransport:
         self._lead_ns = max(self._lead_ns, LEAD_NS + LEAD_NS_PER_BYTE * nbytes)
         self._ledger.sent(Multicast.of(message), nbytes, now)
         sent = SentMessage(message, nbytes, now)
-        edge = self._half((message.src, message.dst), False)
+        edge = self._half((message.src, message.dst))
         self._up.enter(edge, sent, message.id, nbytes, self._order_key(edge, message), now)
         return True
 
@@ -335,7 +335,7 @@ class EmulatedTransport:
         if not self._hold(message.src, memory):
             return None
         held = ReceivedMessage(message, read, memory)
-        edge = self._half((message.src, message.dst), True)
+        edge = self._half((message.src, message.dst))
         order_key = self._order_key(edge, message)
         unit = InFlight.of(edge, held, message.id, nbytes, order_key, read.copy, corrupted=read.corrupted)
         self._down.resume(unit, edge.path.own.stop, read.due_ns)
