@@ -141,7 +141,7 @@ class StatusQueries:
         node: NodeId,
         clock: Clock,
         send: Callable[[Message], None],
-        epoch: Callable[[], int],
+        epoch: int,
         *,
         is_step_done: Callable[[NodeId, StepId], bool] = lambda peer, step_id: False,
         still: Callable[[], bool] = lambda: False,
@@ -154,7 +154,7 @@ class StatusQueries:
             node: the node that asks and answers.
             clock: the fleet's time.
             send: sends a query or an answer, and returns at once.
-            epoch: returns how often the node has restarted, which its messages carry.
+            epoch: how often the node has restarted, which its messages carry.
             is_step_done: returns whether this node will send a peer nothing more for a step.
             still: returns whether the node is paused. A paused node hears no answer, so it asks nobody meanwhile and
                 calls nobody silent.
@@ -243,7 +243,7 @@ class StatusQueries:
         self._open[(peer, *missing.step_id, asked.attempts)] = now
         while len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)
-        query = Message(self.node, peer, Kind.QUERY, self._epoch(), *missing.step_id, asked.attempts, _NOTHING)
+        query = Message(self.node, peer, Kind.QUERY, self._epoch, *missing.step_id, asked.attempts, _NOTHING)
         asked.due_ns = now + min(round(self.answers.timeout_ns() * BACKOFF**asked.tries), LONGEST_NS)
         asked.attempts, asked.tries = min(asked.attempts + 1, 0xFFFF), asked.tries + 1
         self._send(query)
@@ -277,5 +277,5 @@ class StatusQueries:
     def answer(self, query: Message) -> Fate:
         """Answer a peer's status query: whether this node will send it nothing more for the step it waits for."""
         past = self.is_step_done(query.src, query.at)
-        self._send(answer_to(query, Kind.STATUS, self._epoch(), Payload(meta={STEP_DONE: past})))
+        self._send(answer_to(query, Kind.STATUS, self._epoch, Payload(meta={STEP_DONE: past})))
         return Fate.DELIVERED

@@ -131,13 +131,7 @@ class Node:
     def __post_init__(self) -> None:
         """Connect the parts of the node: mailbox, waits, requests, and the transport that delivers to them."""
         asking = partial(
-            StatusQueries,
-            self.id,
-            self.clock,
-            self.post,
-            lambda: self.epoch,
-            is_step_done=self._is_step_done,
-            still=self.still,
+            StatusQueries, self.id, self.clock, self.post, self.epoch, is_step_done=self._is_step_done, still=self.still
         )
         self._draws = OwnDraws.of(self.id, self.algorithm, self.streams)
         self.waits = Waits(self.id, self.mailbox, self.clock, asking, self.can_ask, self._draws)

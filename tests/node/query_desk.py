@@ -16,7 +16,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock, self.sent = HandClock(), list[Message]()
-        self.queries = StatusQueries(9, self.clock, self.sent.append, lambda: 5)
+        self.queries = StatusQueries(9, self.clock, self.sent.append, 5)
 
     def first_ns(self) -> int:
         """How long a wait that begins now lasts before anybody is asked; it is ended at once then."""

@@ -38,7 +38,7 @@ class Desk:
         self.clock = HandClock()
         self.mailbox = Mailbox(keep_late=False)
         self.sent: list[Message] = []
-        asking = partial(StatusQueries, 9, self.clock, self.sent.append, lambda: 0)
+        asking = partial(StatusQueries, 9, self.clock, self.sent.append, 0)
         self.waits = Waits(9, self.mailbox, self.clock, asking, lambda peers: True)
         assert self.waits.queries is not None
         self.queries = self.waits.queries

@@ -25,7 +25,7 @@ class Desk:
 
     def __init__(self, *, asks: bool = False) -> None:
         self.clock, self.mailbox, self.sent = HandClock(), Mailbox(keep_late=False), list[Message]()
-        asking = partial(StatusQueries, 9, self.clock, self.sent.append, lambda: 5) if asks else None
+        asking = partial(StatusQueries, 9, self.clock, self.sent.append, 5) if asks else None
         self.waits = Waits(9, self.mailbox, self.clock, asking, lambda peers: asks)
 
     def arrive(self, *sources: int, round: int = 4, step: int = 1, kind: Kind = Kind.DATA) -> None:

@@ -18,7 +18,7 @@ def test_one_word_that_a_sender_is_past_is_enough_and_a_patience_is_one() -> Non
             return object()
 
     clock: Any = Still()
-    its = StatusQueries(0, clock, lambda message: None, lambda: 0)
+    its = StatusQueries(0, clock, lambda message: None, 0)
     its.begin((0, 0), lambda: ())  # type: ignore[arg-type]
     assert its._missing is not None
     assert (its._missing.proofs, its._missing.silent_ns) == (1, 2 * S)
