@@ -38,14 +38,16 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name of the package at its first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'netdfl' has no attribute {name!r}")
+    """Import a public name of the package at its first use; `__version__` is that of the installed package, or None."""
     from importlib import import_module
 
+    if name == "__version__":
+        return import_module("netdfl.core.files").version_of("netdfl")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'netdfl' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
     """Return the public names too before their first use, for completion by Tab and for `help`."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -6,7 +6,6 @@ files that the scenario names.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from pydantic import TypeAdapter
 from netdfl.core.control import Life
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
+from netdfl.scenario.loading.identity import named_files
 from netdfl.scenario.loading.resolved import to_yaml
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
@@ -140,18 +140,6 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> None:
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-
-
-def named_files(scenario: Scenario) -> list[Path]:
-    """Return the absolute paths of files that `scenario` names, such as traces."""
-    return sorted(set(_paths(json.loads(scenario.model_dump_json()))))
-
-
-def _paths(value: object) -> Iterator[Path]:
-    if isinstance(value, str) and value.startswith("/") and "\n" not in value and Path(value).is_file():
-        yield Path(value)
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _paths(item)
 
 
 def _modules(scenario: Scenario) -> Iterator[tuple[str, Path]]:

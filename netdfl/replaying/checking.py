@@ -11,7 +11,7 @@ from netdfl.core.fates import Fate
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, MessageId, NodeId
 from netdfl.record.run import Run
-from netdfl.running.prepare import other_versions, what_changed
+from netdfl.running.provenance import other_versions, refuse_changed
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.catalog import entry_of
@@ -118,11 +118,7 @@ def replayable(run: Run) -> Scenario:
     Raises:
         InputError: it ran in real time and not in simulation, or its scenario or code has changed.
     """
-    if changed := what_changed(run):
-        raise InputError(
-            f"{run.path} can't be replayed, for it would be another run: {'; '.join(changed)}. "
-            "Put back what it was made from, or run it anew"
-        )
+    refuse_changed(run.path, "replayed")
     scenario = load(run.path / "scenario.yaml")
     if not entry_of(scenario).repeatable:
         raise InputError(
@@ -134,6 +130,6 @@ def replayable(run: Run) -> Scenario:
 
 def parted_words(run: Run, what: str) -> str:
     """Return an error text: `run` can't be replayed, as the replay differs from it in `what`, with possible reasons."""
-    others = other_versions(run)
+    others = other_versions(run.path)
     why = "; ".join(others) if others else "a part of it that does not repeat itself (its task, its data, a rule)"
     return f"{run.path} can't be replayed, for it goes another way: {what}. The reason: {why}"

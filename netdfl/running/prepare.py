@@ -1,32 +1,24 @@
 """The preparations of a run: checks of the machine, and files that are written before it starts.
 
-A run is refused before its round 0 if the disk or the machine lacks something that its scenario needs. The sources of
-the run are recorded, so that a later replay can tell whether they have changed.
+A run is refused before its round 0 if the disk or the machine lacks something that its scenario needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
-from typing_extensions import TypedDict
-from xxhash import xxh3_128_hexdigest
-
 from netdfl.core.errors import DatasetError, InputError, MachineError, Problem, ScenarioError
-from netdfl.core.files import read_plain, version_of
 from netdfl.core.given_files import given_text
 from netdfl.host.plan import spread
 from netdfl.record.directory import RunDirectory
-from netdfl.record.forms import read_form
-from netdfl.record.run import Run
 from netdfl.record.sampling import ALL, SAMPLING
+from netdfl.running.provenance import write_provenance
 from netdfl.running.underlay_file import underlay_form
 from netdfl.scenario.build import build_network
 from netdfl.scenario.loading.document import Document, parse
 from netdfl.scenario.loading.resolved import to_yaml
-from netdfl.scenario.model.plugins import ORIGIN, imported_from
+from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
 from netdfl.worlds.catalog import entry_of
@@ -37,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:
-    """Write the files that precede a run: the resolved scenario, hashes of its sources, and the graph of round 0."""
+    """Write the files that precede a run: the resolved scenario, digests of its sources, and the graph of round 0."""
     directory.write("scenario.yaml", to_yaml(scenario))
     if scenario.file is not None and not (directory.path / ORIGIN).exists():
         directory.write_json(ORIGIN, {"directory": str(scenario.file.parent)})
@@ -78,69 +70,6 @@ def _places(scenario: Scenario) -> list[list[float] | None] | None:
 
     found = places_in(read_graph(file, {"gml": "GML"}.get(scenario.topology.kind, "GraphML")))
     return [[*found[node]] if node in found else None for node in range(scenario.num_nodes)] if found else None
-
-
-PROVENANCE = "provenance.json"
-SCHEMA = "netdfl/provenance/1"
-_VERSIONS = ("netdfl", "torch", "numpy")
-
-
-class Provenance(TypedDict):
-    """The JSON keys of `provenance.json`: versions of packages, hashes of the scenario and the user's modules."""
-
-    versions: dict[str, str]
-    scenario: str
-    modules: dict[str, str]
-
-
-_FORM: TypeAdapter[Provenance] = TypeAdapter(Provenance)
-
-
-def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
-    """Write the provenance of the run in `directory`, which must hold its scenario already."""
-    came = Path.cwd() if scenario.file is None else scenario.file.parent
-    modules = {str(file): _digest(file) for file in imported_from(str(came)) if file.is_file()}
-    text = read_plain(directory.path / "scenario.yaml")
-    made = {"versions": _versions(), "scenario": xxh3_128_hexdigest(text.encode()), "modules": modules}
-    directory.write_json(PROVENANCE, {"schema": SCHEMA} | made)
-
-
-def what_changed(run: Run) -> list[str]:
-    """Return the sources of `run` that have changed, as text; none if they were not recorded.
-
-    Raises:
-        InputError: `provenance.json` is damaged.
-    """
-    made = read_form(run.path / PROVENANCE, _FORM)
-    if made is None:
-        return []
-    changed = (
-        [] if made["scenario"] == xxh3_128_hexdigest(run.scenario_text.encode()) else ["its scenario.yaml was edited"]
-    )
-    for name, digest in made["modules"].items():
-        file = Path(name)
-        if not file.is_file():
-            changed.append(f"{file} is gone")
-        elif _digest(file) != digest:
-            changed.append(f"{file} was edited")
-    return changed
-
-
-def other_versions(run: Run) -> list[str]:
-    """Return a text for each package whose version differs from the one the run used: `torch is 2.11, and was 2.12`."""
-    made = read_form(run.path / PROVENANCE, _FORM)
-    was: Mapping[str, str] = {} if made is None else made["versions"]
-    now = _versions()
-    return [f"{name} is {now[name]}, and was {was[name]}" for name in now if was.get(name, now[name]) != now[name]]
-
-
-def _digest(file: Path) -> str:
-    return xxh3_128_hexdigest(file.read_bytes())
-
-
-def _versions() -> dict[str, str]:
-    found = {name: version_of(name) for name in _VERSIONS}
-    return {name: version for name, version in found.items() if version is not None}
 
 
 def check_ready(scenario: Scenario) -> Sequence[str]:

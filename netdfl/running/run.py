@@ -23,6 +23,7 @@ from netdfl.running.display import SilentDisplay, announcing, say_layer
 from netdfl.running.judged import NO_MEMORY, FinishedRun, facts_of, finish
 from netdfl.running.objects import load
 from netdfl.running.prepare import prepare
+from netdfl.running.provenance import refuse_changed
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import RealOptions
@@ -182,6 +183,7 @@ def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Di
     if not entry_of(scenario).resumable:
         can = ", ".join(kind for kind, entry in WORLDS.items() if entry.resumable)
         raise InputError(f"{found.path} is a run of world {scenario.world.kind}; only runs of {can} can be resumed")
+    refuse_changed(found.path, "resumed")
     if not entry_of(scenario).repeatable:
         return _resume_nodes(found, scenario, directory, view)
     empty_folder(found.path, KEPT)

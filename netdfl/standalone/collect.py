@@ -35,7 +35,8 @@ from netdfl.record.run import Run, open_run
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.record.store import STORE, StoreWriter
 from netdfl.running.judged import FinishedRun, facts_of, finish
-from netdfl.running.prepare import PROVENANCE, prepare
+from netdfl.running.prepare import prepare
+from netdfl.running.provenance import PROVENANCE
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario

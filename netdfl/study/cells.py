@@ -19,6 +19,7 @@ from netdfl.core.errors import InputError, Problem, RunError, problems_in
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.types import Json
 from netdfl.record.judge import WELL
+from netdfl.running.provenance import what_was_edited
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
@@ -111,9 +112,12 @@ def look(
 
     Return results of the former and jobs for the latter. Run directories lie below `folder`. `told` returns the error
     of a cell in the form in which it is reported.
+
+    Raises InputError if a file that a finished run was made from has changed since.
     """
     found: list[CellResult] = []
     waiting: list[CellJob] = []
+    edited: list[str] = []
     for cell in cells:
         try:
             loaded = load(scenario, cell.sets)
@@ -127,6 +131,12 @@ def look(
             waiting.append(CellJob(scenario, cell, path, loaded.world.kind, notices=loaded.notices, untimed=untimed))
         else:
             found.append(replace(ran, notices=loaded.notices, untimed=untimed))
+            edited += what_was_edited(path)[:1]
+    if edited:
+        what = (
+            f"{len(edited)} of the finished runs in {folder} were made before {edited[0]}, and one table would mix them"
+        )
+        raise InputError(f"{what}: put it back, give --out another folder, or delete {folder} to run all anew")
     return found, waiting
 
 

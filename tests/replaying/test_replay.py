@@ -275,7 +275,7 @@ OWN = """
 import os
 
 def slow(streams, /):
-    return lambda node, round: int.from_bytes(os.urandom(3))
+    return lambda node, round: int.from_bytes(os.urandom(3)) if round else 7
 """
 
 

@@ -24,7 +24,7 @@ def test_a_run_of_code_that_is_not_installed_says_the_versions_that_it_knows(
         return known(name)
 
     monkeypatch.setattr(metadata, "version", version)
-    monkeypatch.setattr("netdfl.running.prepare.version_of", version_of.__wrapped__)  # asked anew
+    monkeypatch.setattr("netdfl.running.provenance.version_of", version_of.__wrapped__)  # asked anew
     small = {"schema": "netdfl/1", "name": "bare", "nodes": 3, "rounds": 1, "world": "simulated"}
     run = netdfl.run({**small, "task": "consensus", "algorithm": "dpsgd", "topology": "ring"}, out=tmp_path / "run").run
     made = json.loads((run.path / "provenance.json").read_text())

@@ -88,14 +88,27 @@ def is_of(scenario: Scenario, known: str) -> bool:
 
 
 def hash_of_parts(scenario: Scenario) -> str:
-    """Return a hash of the files beside the scenario's file, from which a user's own parts and predicates may come.
+    """Return a hash of the files from which a user's own parts and predicates may come, and of those that it names.
 
-    An empty text if the scenario has no file.
+    The former lie beside the scenario's file. An empty text if the scenario has no file, and names none.
     """
-    if scenario.file is None:
+    beside = [] if scenario.file is None else [path for path in files_beside(scenario.file) if path.is_file()]
+    files = [*beside, *named_files(scenario)]
+    if scenario.file is None and not files:
         return ""
-    texts = [path.read_bytes() for path in files_beside(scenario.file) if path.is_file()]
-    return sha256(b"\0".join(texts)).hexdigest()
+    return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def named_files(scenario: Scenario) -> list[Path]:
+    """Return the absolute paths of files that `scenario` names, such as data, graphs and traces."""
+    return sorted(set(_paths(json.loads(scenario.model_dump_json()))))
+
+
+def _paths(value: object) -> Iterator[Path]:
+    if isinstance(value, str) and value.startswith("/") and "\n" not in value and Path(value).is_file():
+        yield Path(value)
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _paths(item)
 
 
 def _changes(scenario: Scenario) -> list[str]:

@@ -31,11 +31,12 @@ from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.core.files import empty_folder, write_whole, writing
 from netdfl.core.installing import pip_install
 from netdfl.core.process import die_with_parent
-from netdfl.host.plan import NAMED, SCENARIO, named_files, pack
+from netdfl.host.plan import NAMED, SCENARIO, pack
 from netdfl.record.directory import LOCK, hold
 from netdfl.record.plain_json import dump_json
-from netdfl.running.prepare import PROVENANCE
+from netdfl.running.provenance import PROVENANCE
 from netdfl.scenario.load import load
+from netdfl.scenario.loading.identity import named_files
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
@@ -277,12 +278,14 @@ def _take(sent: _RunTask, folder: str) -> None:
 def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
     """Replace paths below `folder` in the run's files by paths on this machine, so that it can be replayed here."""
     text = (path / SCENARIO).read_text(encoding="utf-8")
-    for number, file in enumerate(named_files(scenario)):
-        text = text.replace(f"{folder}/{NAMED}/{number}-{file.name}", str(file))
+    here = {f"{folder}/{NAMED}/{each}-{file.name}": str(file) for each, file in enumerate(named_files(scenario))}
+    for there, file in here.items():
+        text = text.replace(there, file)
     write_whole(path / SCENARIO, text.encode())
     came = str(Path.cwd() if scenario.file is None else scenario.file.parent)
     made = json.loads((path / PROVENANCE).read_text(encoding="utf-8"))
     made["scenario"] = xxh3_128_hexdigest(text.encode())
+    made["files"] = {here.get(name, name): digest for name, digest in made["files"].items()}
     made["modules"] = {name.replace(folder, came): digest for name, digest in made["modules"].items()}
     for name, value in ((PROVENANCE, made), (ORIGIN, {"directory": came})):
         write_whole(path / name, (dump_json(value, indent=1) + "\n").encode())

@@ -23,9 +23,9 @@ from netdfl.core.control import EVALUATOR, Hello, Life, Report
 from netdfl.core.errors import MachineError
 from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import NodeId
-from netdfl.host.plan import named_files
 from netdfl.packets.network import PacketNetwork, SupervisedNetwork
 from netdfl.record.directory import CHECKPOINTS
+from netdfl.scenario.loading.identity import named_files
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.world import ContainersOptions
 from netdfl.training.data.dataset import data_root

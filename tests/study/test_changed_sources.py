@@ -1,0 +1,109 @@
+"""What a run was made from is kept in digests: who resumes, replays or sweeps on is told where it has changed."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import netdfl
+from netdfl.core.errors import InputError
+from netdfl.running.provenance import what_changed
+from netdfl.running.run import resume
+from netdfl.scenario.loading.identity import hash_of_parts
+from netdfl.study.sweep import sweep
+from tests.in_process import InProcess
+
+SCENARIO = """
+schema: netdfl/1
+name: changed
+nodes: 4
+rounds: 3
+world: {kind: simulated, compute: {kind: "pace:steady"}}
+task: {kind: consensus, dim: 2}
+algorithm: dpsgd
+topology: {kind: edge_list, file: graph.csv}
+checkpoint: {every: 1}
+"""
+PACE = "def steady(streams, /):\n    return lambda node, round: 1000\n"
+SOURCES = ("graph.csv", "pace.py")
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    (tmp_path / "graph.csv").write_text("0,1\n1,2\n2,3\n3,0\n")
+    (tmp_path / "pace.py").write_text(PACE)
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    return tmp_path / "s.yaml"
+
+
+def edited(file: Path) -> Callable[[], None]:
+    """Edit a file; the function that is returned puts it back."""
+    before = file.read_text()
+    file.write_text(before + ("0,2\n" if file.suffix == ".csv" else "# slower\n"))
+    return lambda: (file.write_text(before), None)[1]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_run_is_resumed_and_replayed_from_what_it_was_made_from(name: str, scenario: Path, tmp_path: Path) -> None:
+    """Otherwise half of the figures would be of one experiment and half of another."""
+    run = netdfl.run(netdfl.load(scenario), out=tmp_path / "run", page=False).run.path
+    record = json.loads((run / "result.json").read_text())["event_log_hash"]
+    put_back = edited(tmp_path / name)
+    with pytest.raises(InputError, match=rf"can't be replayed, for it would be another run: .*/{name} was edited"):
+        netdfl.replay(run)
+    (run / "result.json").unlink()  # as if it had been killed
+    with pytest.raises(InputError, match=rf"can't be resumed, for it would be another run: .*/{name} was edited"):
+        resume(run, page=False)
+    put_back()
+    assert resume(run, page=False).result["event_log_hash"] == record
+    (tmp_path / name).unlink()
+    assert what_changed(run) == [f"{tmp_path / name} is gone"]
+
+
+@pytest.mark.usefixtures("without_curves", "unsaved")
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_sweep_does_not_mix_runs_from_before_and_after_an_edit(
+    name: str, scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]
+) -> None:
+    draw_nothing()
+
+    def swept(seeds: int) -> int:
+        out, console = tmp_path / "out", Console(file=io.StringIO())
+        return sweep(scenario, [], out=out, seeds=seeds, jobs=1, console=console, make_runner=InProcess)
+
+    assert swept(2) == 0
+    put_back = edited(tmp_path / name)
+    with pytest.raises(InputError) as told:
+        swept(3)
+    assert f"2 of the finished runs in {tmp_path}/out/" in str(told.value)
+    assert f"were made before {tmp_path / name} was edited, and one table would mix them" in str(told.value)
+    put_back()
+    assert swept(3) == 0
+    edited(tmp_path / name)
+    shutil.rmtree(tmp_path / "out")
+    assert swept(3) == 0
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_explorations_proofs_and_blames_are_known_by_what_they_were_made_from(
+    name: str, scenario: Path, tmp_path: Path
+) -> None:
+    before = hash_of_parts(netdfl.load(scenario))
+    put_back = edited(tmp_path / name)
+    assert hash_of_parts(netdfl.load(scenario)) != before
+    put_back()
+    assert hash_of_parts(netdfl.load(scenario)) == before
+
+
+def test_runs_of_before_name_no_files_and_are_taken(scenario: Path, tmp_path: Path) -> None:
+    run = netdfl.run(netdfl.load(scenario), out=tmp_path / "run", page=False).run.path
+    made = json.loads((run / "provenance.json").read_text())
+    assert list(made.pop("files")) == [str(tmp_path / "graph.csv")]
+    (run / "provenance.json").write_text(json.dumps(made))
+    assert what_changed(run) == []
