@@ -91,29 +91,39 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
     return wait.gone | ending | silent | cut
 
 
-class _Counters:
-    """The number of messages that a waiting node still lacks.
+class PendingWait:
+    """A wait that has not ended: the number of messages that it lacks (`short`), and the sources that may give them.
 
-    `short` are those that it needs, `missing` all that may come from nodes not called gone. A node that does not know
-    its senders lacks as many messages as it waits for, even if no node is left to send one.
+    It is over once it lacks none, or no source is left; but with `lasts` it goes on without one.
     """
 
-    __slots__ = ("from_anybody", "gone", "missing", "short")
+    __slots__ = ("lasts", "missing", "short")
 
-    def __init__(self, snapshot: Snapshot, waiter: NodeId, wait: WaitNow, *, by_chance: bool = True) -> None:
-        self.gone = (will_be_gone if by_chance else surely_gone)(snapshot, waiter, wait)
-        self.short, self.missing = wait.short, len(frozenset(wait.awaited) - self.gone)
-        self.from_anybody = wait.from_anybody
+    def __init__(self, wait: WaitNow, gone: Collection[NodeId] = (), *, lasts: bool = False) -> None:
+        self.short, self.missing, self.lasts = wait.short, set(wait.awaited).difference(gone), lasts
 
-    def take(self, source: NodeId) -> bool:
-        """Count the message of `source` as received; return whether the wait can end now."""
-        self.short -= 1
-        self.missing -= source not in self.gone
-        return self.released
+    def take(self, source: NodeId, *, came: bool = True) -> bool:
+        """Process the event that the awaited node `source` is served or left out; return whether the wait is over then.
+
+        `came`: its message came; else the node waits for it no more.
+        """
+        self.short -= came
+        self.missing.discard(source)
+        return self.is_over
 
     @property
-    def released(self) -> bool:
-        return self.short <= 0 or (self.missing <= 0 and not self.from_anybody)
+    def is_over(self) -> bool:
+        """Whether the wait has ended."""
+        return self.short <= 0 or not (self.missing or self.lasts)
+
+
+def _pending(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, *, by_chance: bool = True) -> PendingWait:
+    """Return the wait without sources that are called gone.
+
+    A node that does not know its senders lacks as many messages as it waits for, even if no node is left to send one.
+    """
+    gone = (will_be_gone if by_chance else surely_gone)(snapshot, waiter, wait)
+    return PendingWait(wait, gone, lasts=wait.from_anybody)
 
 
 def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> bool:
@@ -124,34 +134,34 @@ def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> b
     wait = snapshot.nodes[waiter].wait
     if wait is None or wait.deadline_ns is not None:
         return False
-    counters = _Counters(snapshot, waiter, wait, by_chance=by_chance)
+    pending = _pending(snapshot, waiter, wait, by_chance=by_chance)
     for source, given in supplies(snapshot, waiter, wait).items():
         if given is not Supply.NEVER:
-            counters.take(source)
-    return not counters.released
+            pending.take(source)
+    return not pending.is_over
 
 
 def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[NodeId]:
     """Return the waiting nodes that can never continue, on the assumption that the nodes in `freed` continue."""
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
-    counters: dict[NodeId, _Counters] = {}
+    waits: dict[NodeId, PendingWait] = {}
     ready = list(freed)
     for node, wait in snapshot.waiting:
         if node in freed:
             continue
-        counters[node] = own = _Counters(snapshot, node, wait)
+        waits[node] = own = _pending(snapshot, node, wait)
         for source, given in supplies(snapshot, node, wait).items():
             if given is Supply.SURE:
                 own.take(source)
             elif given is Supply.IF_RELEASED:
                 behind[source].append(node)
-        if own.released or wait.deadline_ns is not None:
+        if own.is_over or wait.deadline_ns is not None:
             ready.append(node)
-    return _spread(ready, behind, counters)
+    return _spread(ready, behind, waits)
 
 
 def _spread(
-    ready: list[NodeId], behind: Mapping[NodeId, list[NodeId]], counters: Mapping[NodeId, _Counters]
+    ready: list[NodeId], behind: Mapping[NodeId, list[NodeId]], waits: Mapping[NodeId, PendingWait]
 ) -> frozenset[NodeId]:
     """Release nodes whose waits end by messages of `ready` nodes, then of released ones.
 
@@ -161,7 +171,7 @@ def _spread(
     while ready:
         node = ready.pop()
         for waiter in behind.get(node, ()):
-            if waiter not in released and counters[waiter].take(node):
+            if waiter not in released and waits[waiter].take(node):
                 released.add(waiter)
                 ready.append(waiter)
-    return frozenset(counters) - released
+    return frozenset(waits) - released

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.reasons import wait_of
-from netdfl.diagnosis.reduce import Supply, supply, surely_gone, will_be_gone
+from netdfl.diagnosis.reduce import PendingWait, Supply, supply, surely_gone, will_be_gone
 from netdfl.diagnosis.snapshot import AWAY, DOWN, AwaitedFate, Snapshot, State, WaitKind, WaitNow
 
 NEVER_NS = 2**63
@@ -72,7 +72,7 @@ class Trials:
 
 def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId, int]:
     """Return when each waiting node of `snapshot` continues under a setting with the effect `change`, or `NEVER_NS`."""
-    waits, ends = {node: _PendingWait(wait) for node, wait in snapshot.waiting}, dict[NodeId, int]()
+    waits, ends = {node: PendingWait(wait) for node, wait in snapshot.waiting}, dict[NodeId, int]()
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     due: list[_WaitEvent] = []
     for node, wait in snapshot.waiting:
@@ -83,7 +83,7 @@ def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId,
     heapify(due)
     while due:
         at_ns, node, source, came = heappop(due)
-        if node not in ends and waits[node].take(source, came=came):
+        if node not in ends and (source == _ENOUGH or waits[node].take(source, came=came)):
             ends[node] = at_ns
             for waiter in behind[node]:
                 heappush(due, (at_ns, waiter, node, True))
@@ -94,26 +94,6 @@ _WaitEvent: TypeAlias = tuple[int, NodeId, NodeId, bool]
 """An event in a trial: time, waiting node, awaited node, and whether its message comes; if not, it is left out."""
 _ENOUGH = -1
 """A value in place of an awaited node in an event that ends the whole wait."""
-
-
-class _PendingWait:
-    """A wait in a trial that has not ended: the number of messages it lacks, and the missing sources."""
-
-    __slots__ = ("missing", "short")
-
-    def __init__(self, wait: WaitNow) -> None:
-        self.short, self.missing = wait.short, set(wait.awaited)
-
-    def take(self, source: NodeId, *, came: bool) -> bool:
-        """Process the event that the awaited node `source` is served or left out; return whether the wait is over then.
-
-        `came`: its message came; else the node waits for it no more.
-        """
-        if source == _ENOUGH:
-            return True
-        self.short -= came
-        self.missing.discard(source)
-        return self.short <= 0 or not self.missing
 
 
 def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: SettingEffect) -> Iterator[_WaitEvent]:
