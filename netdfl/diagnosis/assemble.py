@@ -176,17 +176,15 @@ class _Fleet:
         if wait.what is WaitKind.REPLY:
             return self.reply(edge, giver, slot)
         past = giver.is_past(slot)  # also if the sender is down
-        data, notice = LogicalId(Kind.DATA, slot), LogicalId(Kind.NOTICE, slot)
-        known = self.sent(edge, data, any_epoch=past)
-        if known is None and self.again(edge, data):
-            return (
-                AwaitedMessage() if self.is_down_for_good(edge[0]) else AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=edge)
-            )
-        known = known or self.sent(edge, notice, any_epoch=past)
-        if known is None and self.again(edge, notice):
-            return AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=edge)
+        known = None
+        ids = LogicalId(Kind.DATA, slot), LogicalId(Kind.NOTICE, slot)
+        for id in ids:
+            known = known or self.sent(edge, id, any_epoch=past)
+            if known is None and self.again(edge, id):
+                never = self.is_down_for_good(edge[0])
+                return AwaitedMessage() if never else AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=edge)
         if known is None and past:
-            known = self.forgotten(edge, data) or self.forgotten(edge, notice)
+            known = self.forgotten(edge, ids[0]) or self.forgotten(edge, ids[1])
         if known is not None:
             follows = wait.cumulative and known.fate is AwaitedFate.LOST and giver.state is not State.FINISHED
             return replace(known, replaced=True) if follows else known

@@ -49,12 +49,12 @@ def whys(ended: ExploredRun) -> dict[tuple[int, int], ReasonKind]:
 
 @pytest.mark.parametrize("state", sorted(DOWN))
 @pytest.mark.parametrize("back_ns", [None, 5000])
-def test_a_message_that_is_due_again_comes_if_its_sender_returns(state: State, back_ns: int | None) -> None:
+@pytest.mark.parametrize("kind", [Kind.DATA, Kind.NOTICE])
+def test_a_message_that_is_due_again_comes_if_its_sender_returns(state: State, back_ns: int | None, kind: Kind) -> None:
     """Its receiver took it in a life that has ended, and nobody remembers more than that it was sent."""
-    edge = EdgeAccount(
-        sent=9, delivered=9, dropped={}, in_flight=0, slots=((str(Kind.DATA), 0, (((0, 0), (ROUND, 0)),)),)
-    )
-    sender = waits(2, 3, ROUND + 1, edges={3: edge}, again=(AGAIN,))
+    edge = EdgeAccount(sent=9, delivered=9, dropped={}, in_flight=0, slots=((str(kind), 0, (((0, 0), (ROUND, 0)),)),))
+    dst, id = AGAIN
+    sender = waits(2, 3, ROUND + 1, edges={3: edge}, again=((dst, id._replace(kind=kind)),))
     down = {2: DownNode(state, ROUND + 1, 120, back_ns)}
     snapshot = assemble(1000, {2: sender, 3: waits(3, 2, ROUND, epoch=1, born_ns=110)}, down, Outages(()))
     assert [finding.roots for finding in find_stuck(snapshot)] == ([(3,)] if back_ns is None else [])
