@@ -40,7 +40,8 @@ def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
     if why_of(snapshot, *pair) is ReasonKind.CUT:
         edge = edge_of(snapshot, pair)
         return "cut", edge.event, edge.heals_ns
-    return pair if _by_message(snapshot, pair) else pair[1]
+    by_message = awaited_of(snapshot, pair).fate in (AwaitedFate.IN_FLIGHT, AwaitedFate.LOST)
+    return pair if by_message else pair[1]
 
 
 def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
@@ -52,10 +53,6 @@ def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
     if why_of(snapshot, *pair) is ReasonKind.AT_WORK:
         since_ns = snapshot.nodes[pair[1]].since_ns
     return snapshot.at_ns - since_ns < patience_ns
-
-
-def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
-    return awaited_of(snapshot, pair).fate in (AwaitedFate.IN_FLIGHT, AwaitedFate.LOST)
 
 
 def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:

@@ -144,7 +144,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "mixed_not_finite": [each.to_json("mixed") for each in observed.mixed],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
-        "time": find_time_spent(run, length_s, facts.rounds, facts.shared_rates, (*facts.stalls, *facts.deadlocks)),
+        "time": find_time_spent(run, length_s, facts.shared_rates, (*facts.stalls, *facts.deadlocks)),
         "died": deaths,
         "crashed": [each._asdict() for each in observed.crashes],
         "restarts": restarts,

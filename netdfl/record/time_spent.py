@@ -105,7 +105,6 @@ def seconds(value: float) -> str:
 def find_time_spent(
     run: Run,
     total_s: float,
-    num_rounds: int,
     shared_rates: SharedRates | None = None,
     stalls: Sequence[Mapping[str, object]] = (),
 ) -> dict[str, object] | None:
@@ -124,7 +123,7 @@ def find_time_spent(
     nobody who waits in it is called behind.
     """
     history, deadlines = read_history(run)
-    rounds = _rounds(history, deadlines, num_rounds)
+    rounds = _rounds(history, deadlines)
     if not any(length is not None for length in rounds["median_s"]):
         return None
     path = critical_path(history, total_s, Standstill.of(stalls)) if run.sampling.is_all else []
@@ -218,9 +217,7 @@ def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
     }[cause]
 
 
-def _rounds(
-    history: History, deadlines: Mapping[int, Sequence[float]], num_rounds: int
-) -> dict[str, list[float | None]]:
+def _rounds(history: History, deadlines: Mapping[int, Sequence[float]]) -> dict[str, list[float | None]]:
     took: defaultdict[int, list[float]] = defaultdict(list)
     for rounds in history.rounds.values():
         for each in rounds:
