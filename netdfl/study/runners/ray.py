@@ -285,7 +285,7 @@ def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
     came = str(Path.cwd() if scenario.file is None else scenario.file.parent)
     made = json.loads((path / PROVENANCE).read_text(encoding="utf-8"))
     made["scenario"] = xxh3_128_hexdigest(text.encode())
-    made["files"] = {here.get(name, name): digest for name, digest in made["files"].items()}
+    made["files"] = {here.get(name, name): digest for name, digest in made.get("files", {}).items()}
     made["modules"] = {name.replace(folder, came): digest for name, digest in made["modules"].items()}
     for name, value in ((PROVENANCE, made), (ORIGIN, {"directory": came})):
         write_whole(path / name, (dump_json(value, indent=1) + "\n").encode())
