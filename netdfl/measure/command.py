@@ -23,6 +23,7 @@ from netdfl.measure.surface import LossSurface
 from netdfl.record.plain_json import dump_json
 from netdfl.report.words import bounded
 from netdfl.running.models import TrainedRun
+from netdfl.running.provenance import refuse_changed
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic
 
 if TYPE_CHECKING:
@@ -72,11 +73,12 @@ def measure(run: TrainedRun, what: str, settings: Settings, say: Callable[[str],
     `what` is `sharpness`, `landscape` or `gap`.
 
     Raises:
-        InputError: the run kept no models, or trains none; or there is no such measurement.
+        InputError: the run kept no models, or trains none; there is no such measurement; or its data have changed.
         RunError: the disk refuses.
     """
     if what not in get_args(What):
         raise InputError(f"there is no measurement {what!r}; expected one of {', '.join(get_args(What))}")
+    refuse_changed(run.path, "measured", gone=False)
     with exact_arithmetic():
         found, pictures = _MEASUREMENTS[what](run, settings, say)
     folder = run.path / MEASURES

@@ -12,6 +12,7 @@ from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import write_whole, writing
 from netdfl.record.run import Run
 from netdfl.record.run import open_run as open_record
+from netdfl.running.provenance import refuse_changed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -53,7 +54,7 @@ class TrainedRun(Run):
         """Return metrics of a model on all clients' training examples, without augmentation, by name.
 
         They are `train_accuracy` and the loss, `train_loss`; if the task defines metrics of its own, these with the
-        prefix `train_`. Raises InputError as `model` does.
+        prefix `train_`. Raises InputError as `model` does, or if the data have changed.
         """
         with self._evaluated() as problem:
             x, kept = self._vector(node)
@@ -62,7 +63,7 @@ class TrainedRun(Run):
     def test_figures(self, node: int | None = None) -> Mapping[str, float]:
         """Return metrics of a model on the test set, each with the prefix `test_`.
 
-        Raises InputError as `model` does.
+        Raises InputError as `model` does, or if the data have changed.
         """
         with self._evaluated() as problem:
             x, kept = self._vector(node)
@@ -88,6 +89,7 @@ class TrainedRun(Run):
         """Yield the task; inside the context it evaluates models on the scenario's GPU, if this machine has one."""
         import torch
 
+        refuse_changed(self.path, "judged", gone=False)
         problem, device = self.problem, self._blueprint.scenario.device
         problem.move_to(device if device.startswith("cuda") and torch.cuda.is_available() else "cpu")
         try:

@@ -74,12 +74,12 @@ def what_was_edited(run: Path) -> list[str]:
     ]
 
 
-def refuse_changed(run: Path, doing: str) -> None:
+def refuse_changed(run: Path, doing: str, *, gone: bool = True) -> None:
     """Raise InputError if sources of the run in the directory `run` have changed, so that `doing` would mix two runs.
 
-    `doing` is the participle of what is asked for, such as `replayed`.
+    `doing` is the participle of what is asked for, such as `replayed`. With `gone`, sources must be where they were.
     """
-    if changed := what_changed(run):
+    if changed := what_changed(run) if gone else what_was_edited(run):
         raise InputError(
             f"{run} can't be {doing}, for it would be another run: {'; '.join(changed)}. "
             "Put back what it was made from, or run it anew"

@@ -13,6 +13,8 @@ from rich.console import Console
 
 import netdfl
 from netdfl.core.errors import InputError
+from netdfl.measure.command import Settings, measure
+from netdfl.running.models import open_run
 from netdfl.running.provenance import what_changed
 from netdfl.running.run import resume
 from netdfl.scenario.loading.identity import hash_of_parts
@@ -99,6 +101,34 @@ def test_explorations_proofs_and_blames_are_known_by_what_they_were_made_from(
     assert hash_of_parts(netdfl.load(scenario)) != before
     put_back()
     assert hash_of_parts(netdfl.load(scenario)) == before
+
+
+TABLE = """
+schema: netdfl/1
+name: judged
+nodes: 2
+rounds: 1
+world: simulated
+task: {dataset: {name: table, file: table.csv, target: kind, test: 0.2}, model: {name: mlp, hidden: [2]}}
+algorithm: dfedavg
+topology: full
+"""
+
+
+def test_models_are_judged_and_measured_on_the_data_that_they_were_trained_on(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("size,kind\n" + "".join(f"{number / 7},{number % 2}\n" for number in range(40)))
+    (tmp_path / "s.yaml").write_text(TABLE)
+    run = open_run(netdfl.run(netdfl.load(tmp_path / "s.yaml"), out=tmp_path / "run", page=False).run.path)
+    before = run.test_figures()
+    file = tmp_path / "table.csv"
+    whole = file.read_text()
+    file.write_text(whole.replace(",1", ",0", 1))
+    later = open_run(run.path)
+    for ask in (later.test_figures, later.train_figures, lambda: measure(later, "gap", Settings(), print)):
+        with pytest.raises(InputError, match=r"for it would be another run: .*/table\.csv was edited"):
+            ask()
+    file.write_text(whole)
+    assert open_run(run.path).test_figures() == before
 
 
 def test_runs_of_before_name_no_files_and_are_taken(scenario: Path, tmp_path: Path) -> None:
