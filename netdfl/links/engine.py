@@ -70,7 +70,9 @@ class InFlight(Transit, Generic[E, T]):
         """Return an object that moves `content`, a message or packet, over `edge`; `copy` numbers duplicates from 1."""
         kind, life, (round, step), _, attempt = id
         src, dst = edge.edge
-        return cls(src, dst, kind, round, step, attempt, nbytes, copy, corrupted, life, 0, edge, content, order_key)
+        return cls(
+            src, dst, kind, round, step, attempt, nbytes, copy, corrupted, life, 0, None, 0.0, edge, content, order_key
+        )
 
     @property
     def key(self) -> int:

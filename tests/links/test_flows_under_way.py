@@ -1,4 +1,4 @@
-"""What flows under way leave behind: at a message that cannot move any more, at a reset, on a way that changes."""
+"""What flows under way leave behind: at a message that cannot move any more, on a way that changes."""
 
 from __future__ import annotations
 
@@ -44,22 +44,12 @@ def test_who_finds_a_queue_full_does_not_depend_on_who_entered_first() -> None:
     for order in permutations(range(3)):
         network, down = FairNetwork(), SharedLink((1, 9), Shape(8 * MBIT, queue_messages=1))
         stages = [FairStage(network, (src, 9), [SharedLink((0, src), Shape(MBIT)), down], judges=()) for src in order]
-        for stage in stages:
-            stage.enter(unit(stage.edge[0], 9), 0)
+        units = [unit(src, 9) for src in order]
+        for stage, each in zip(stages, units, strict=True):
+            stage.enter(each, 0)
         network.retimed(0)
-        lost.add(tuple(sorted(stage.edge[0] for stage in stages if stage.fates)))
+        lost.add(tuple(sorted(each.src for each in units if each.lost is not None)))
     assert lost == {(2,)}
-
-
-def test_a_reset_drops_the_fate_of_a_lost_message_with_it() -> None:
-    network, down = FairNetwork(), SharedLink((1, 1), Shape(8 * MBIT, queue_messages=0))
-    down.take(unit(5))
-    stage = FairStage(network, (0, 1), [SharedLink((0, 0), Shape(MBIT)), down], judges=())
-    stage.enter(unit(), 0)
-    network.retimed(0)
-    assert len(stage.fates) == 1
-    stage.changed({"state": "down_reset"}, 1)
-    assert stage.fates == {}
 
 
 def test_a_message_that_goes_another_way_waits_in_no_queue_of_the_old_one() -> None:

@@ -29,6 +29,8 @@ EXCEPTIONS: Mapping[str, str] = {
     "links/engine.py: unit.round": "a unit stands for one message after another",
     "links/engine.py: unit.step": "a unit stands for one message after another",
     "links/rules/disorder.py: unit.corrupted": "a rule marks the unit that it damages",
+    "links/sharing/stage.py: unit.lost": "a rule marks the unit that it loses behind the uplink",
+    "links/sharing/stage.py: unit.share_bps": "a unit takes the rate that it had along to the stage of TCP",
     "node/runtime.py: self.waits.step": "the loop says which step a node is in",
     "transport/control/rendezvous.py: call.callee": "a message of protobuf is filled in",
     "transport/control/rendezvous.py: answer.known_epoch": "a message of protobuf is filled in",

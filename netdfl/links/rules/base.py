@@ -22,7 +22,6 @@ from netdfl.core.fates import LOSS, RESET, FateReason
 from netdfl.core.types import Json, Kind, NodeId
 
 T = TypeVar("T")
-UnitName: TypeAlias = tuple[Kind, int, int, int, int, int, int]
 ANY_NUMBER = -1
 """The `number` of a message or packet that matches an event whatever number the event names."""
 
@@ -35,8 +34,9 @@ class Transit:
     `incarnation` (how often the sender had restarted) and `number` (the place among the edge's messages that agree in
     all of that) make it unique. `number` is counted only where an event uses it. `copy` is 0 for the original and
     counts duplicates. `corrupted` units are delivered damaged or dropped at the receiver, as the rule that damaged them
-    says. A rule that keeps a unit may compare it by identity alone: where a whole path is computed at once, one unit
-    stands for many.
+    says. Where links are shared, `lost` is why the unit is dropped behind them (None: it is not), and `share_bps` the
+    mean rate that it had on them (0: none is known). A rule that keeps a unit may compare it by identity alone: where a
+    whole path is computed at once, one unit stands for many.
     """
 
     src: NodeId
@@ -50,11 +50,8 @@ class Transit:
     corrupted: bool = False
     incarnation: int = 0
     number: int = 0
-
-    @property
-    def name(self) -> UnitName:
-        """The name of the message or packet, which is unique on its edge."""
-        return self.kind, self.incarnation, self.round, self.step, self.attempt, self.number, self.copy
+    lost: FateReason | None = None
+    share_bps: float = 0.0
 
     @property
     def of_round(self) -> int:

@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Json
-from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, StageOutcome, Transit, UnitName, resets
+from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.latency import Delay
 from netdfl.links.rules.rate import Shape
@@ -223,20 +223,19 @@ class Tcp(DelayStage):
 class TcpBehindShares(Tcp):
     """The TCP stage after a stage of shared links, which has carried a message's bytes: adds latency and excess delay.
 
-    `shares_bps` holds, by the message's name, the mean rate that the message had on the shared links.
+    It goes by the mean rate that the message had on the shared links.
     """
 
-    __slots__ = ("shares_bps",)
+    __slots__ = ()
 
-    def __init__(self, stage: Tcp, shares_bps: dict[UnitName, float]) -> None:
-        """Copy the parameters of `stage`, which has seen no message yet; `shares_bps` has mean rates by message."""
+    def __init__(self, stage: Tcp) -> None:
+        """Copy the parameters of `stage`, which has seen no message yet."""
         super().__init__(stage.seed, stage._table, None, Shape(None), stage.delay)
-        self.loss, self.rate, self.scales, self.shares_bps = stage.loss, stage.rate, stage.scales, shares_bps
+        self.loss, self.rate, self.scales = stage.loss, stage.rate, stage.scales
 
     @override
     def advance(self, unit: Transit, now_ns: int) -> int:
-        share_bps = self.shares_bps.pop(unit.name, self.rate)
-        return self._arrival_ns(unit, now_ns, float(f"{share_bps:.3g}"), 0)
+        return self._arrival_ns(unit, now_ns, float(f"{unit.share_bps or self.rate:.3g}"), 0)
 
 
 def on_the_line_bytes(nbytes: int) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from netdfl.core.types import Edge
 from netdfl.links.path import Fuse, Path
-from netdfl.links.rules.base import LinkRule, Stage, UnitName
+from netdfl.links.rules.base import LinkRule, Stage
 from netdfl.links.rules.disorder import Corrupt, Duplicate
 from netdfl.links.rules.loss import Loss
 from netdfl.links.rules.mahimahi import TraceRate
@@ -78,13 +78,12 @@ def fair_path(
     if not links:
         return Path(edge, [*fuse(before), *fuse(behind)], first_link, last_link, last)
     judges = before if isinstance(uplink, SharedLink) else None
-    shares_bps: dict[UnitName, float] | None = {} if isinstance(rate, Tcp) else None
-    stage = FairStage(network, edge, links, own_rate, rounds, judges, over_tcp=over_tcp, shares_bps=shares_bps)
-    if isinstance(rate, Tcp) and shares_bps is not None:
-        behind = [TcpBehindShares(rate, shares_bps), *behind]
+    stage = FairStage(network, edge, links, own_rate, rounds, judges, over_tcp=over_tcp)
+    if isinstance(rate, Tcp):
+        behind = [TcpBehindShares(rate), *behind]
     if judges is None:
         return Path(edge, [*fuse(before), stage, *fuse(behind)], first_link, last_link, last)
-    lost = [LostOnes(stage.fates)] if before or links[1:] else []
+    lost = [LostOnes()] if before or links[1:] else []
     return Path(edge, [stage, *lost, *fuse(behind)], None, last_link, last)
 
 

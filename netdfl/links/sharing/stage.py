@@ -22,7 +22,6 @@ from netdfl.links.rules.base import (
     Stage,
     StageOutcome,
     Transit,
-    UnitName,
     resets,
 )
 from netdfl.links.rules.disorder import Duplicate
@@ -46,23 +45,10 @@ class FairStage:
         links: the shared links; they begin with the sender's uplink unless `judges` is None.
         own: the one of `links` that stands for the rate of the link itself.
         judges: the link's own stages before its rate (state, loss ...), which act after the uplink; None: they are
-            stages of the path before this one.
-        fates: why each message that is lost after the uplink is lost; it crosses this stage and is dropped after it.
+            stages of the path before this one. What they lose crosses the uplink, and is dropped after this stage.
     """
 
-    __slots__ = (
-        "edge",
-        "fates",
-        "flows",
-        "judges",
-        "links",
-        "network",
-        "over_tcp",
-        "own",
-        "rounds",
-        "shares_bps",
-        "stopped",
-    )
+    __slots__ = ("edge", "flows", "judges", "links", "network", "over_tcp", "own", "rounds", "stopped")
 
     def __init__(
         self,
@@ -74,20 +60,18 @@ class FairStage:
         judges: Sequence[Stage] | None = None,
         *,
         over_tcp: bool = False,
-        shares_bps: dict[UnitName, float] | None = None,
     ) -> None:
         """Let messages of `edge` cross `links`; for some rounds, `rounds` gives another rate of the link `own`.
 
-        With `over_tcp`, the headers of packets count as bytes. `judges` are the link's own stages that act here, such
-        as loss. The mean rate of each message that left is written to `shares_bps`.
+        With `over_tcp`, the headers of packets count as bytes, and a message that left knows its mean rate. `judges`
+        are the link's own stages that act here, such as loss.
         """
         self.network, self.edge, self.links, self.own, self.rounds = network, edge, tuple(links), own, rounds
         self.judges = judges
         state = next((each for each in judges or () if isinstance(each, LinkState)), None)
         self.stopped = state is not None and state.state == "down_hold"
         self.flows: dict[tuple[NodeId, bool], Flow] = {}
-        self.fates: dict[UnitName, FateReason] = {}
-        self.over_tcp, self.shares_bps = over_tcp, shares_bps
+        self.over_tcp = over_tcp
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Queue the message `unit` until its turn; drop it if the queue of the first link is full."""
@@ -108,8 +92,8 @@ class FairStage:
         flow = self.flows[_place(unit)]
         flow.end_at(now_ns)
         self.network.ends(flow)
-        if self.shares_bps is not None and now_ns > flow.began_ns and unit.name not in self.fates:
-            self.shares_bps[unit.name] = 8e9 * self._line_bytes(unit) / (now_ns - flow.began_ns)
+        if self.over_tcp and now_ns > flow.began_ns:
+            unit.share_bps = 8e9 * self._line_bytes(unit) / (now_ns - flow.began_ns)
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
         """Return the new departures of the whole network, computed once for all changes at this instant."""
@@ -164,7 +148,7 @@ class FairStage:
                 link.take(unit)
             first = (*first, *self._of_round(unit, behind))
         else:
-            self.fates[unit.name] = reason
+            unit.lost = reason
         flow.begin(first, self._line_bytes(unit), now_ns)
         self.network.crosses(flow)
 
@@ -184,7 +168,7 @@ class FairStage:
             yield Drop(unit, QUEUE)
             self.end(flow)
             return
-        self.fates[unit.name] = QUEUE
+        unit.lost = QUEUE
         self.network.frees(flow)
         flow.links = self.links[:1]
         self.network.crosses(flow)
@@ -273,7 +257,6 @@ class FairStage:
                 flow.drop()
             for unit in units:
                 self._release(unit)
-                self.fates.pop(unit.name, None)
                 yield Drop(unit, RESET)
             flow.waiting.clear()
             if flow.unit is None:
@@ -310,13 +293,8 @@ def _instead(
 class LostOnes(Stage):
     """The stage after a `FairStage` that drops the messages which rules in that stage lost, each with its reason."""
 
-    __slots__ = ("fates",)
-
-    def __init__(self, fates: dict[UnitName, FateReason]) -> None:
-        """Store `fates`, which has the reason of each lost message; each message in it is dropped."""
-        self.fates = fates
+    __slots__ = ()
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Drop the message `unit` if a rule of the stage before lost it, else pass it at once."""
-        reason = self.fates.pop(unit.name, None) if self.fates else None
-        return (Departure(unit, now_ns),) if reason is None else (Drop(unit, reason),)
+        return (Departure(unit, now_ns),) if unit.lost is None else (Drop(unit, unit.lost),)
