@@ -71,7 +71,7 @@ class InFlight(Transit, Generic[E, T]):
         kind, life, (round, step), _, attempt = id
         src, dst = edge.edge
         return cls(
-            src, dst, kind, round, step, attempt, nbytes, copy, corrupted, life, 0, None, 0.0, edge, content, order_key
+            src, dst, kind, round, step, attempt, nbytes, copy, corrupted, life, 0, None, None, edge, content, order_key
         )
 
     @property

@@ -18,7 +18,7 @@ from netdfl.links.path import Path
 from netdfl.links.rules.base import LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Loss, LossModel
-from netdfl.links.rules.tcp import TcpBehindShares, share_of_loss
+from netdfl.links.rules.tcp import Tcp, share_of_loss
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
@@ -121,7 +121,7 @@ class CoreWay:
     def tell_tcp(self) -> None:
         """Pass the loss and the delay of the core on to the TCP stage of the path, if it has one."""
         for stage in self.path.stages if self.over_tcp and self.path is not None else ():
-            if isinstance(stage, TcpBehindShares):
+            if isinstance(stage, Tcp):
                 stage.go_further(share_of_loss(self.loss.model), self.delay.delay.constant_ns)
 
 

@@ -34,9 +34,9 @@ class Transit:
     `incarnation` (how often the sender had restarted) and `number` (the place among the edge's messages that agree in
     all of that) make it unique. `number` is counted only where an event uses it. `copy` is 0 for the original and
     counts duplicates. `corrupted` units are delivered damaged or dropped at the receiver, as the rule that damaged them
-    says. Where links are shared, `lost` is why the unit is dropped behind them (None: it is not), and `share_bps` the
-    mean rate that it had on them (0: none is known). A rule that keeps a unit may compare it by identity alone: where a
-    whole path is computed at once, one unit stands for many.
+    says. Where links are shared, `lost` is why the unit is dropped behind them (None: it is not). `share_bps` is the
+    mean rate that it had on them, if it goes over TCP (None: it crossed none; 0: it took no time). A rule that keeps a
+    unit may compare it by identity alone: where a whole path is computed at once, one unit stands for many.
     """
 
     src: NodeId
@@ -51,7 +51,7 @@ class Transit:
     incarnation: int = 0
     number: int = 0
     lost: FateReason | None = None
-    share_bps: float = 0.0
+    share_bps: float | None = None
 
     @property
     def of_round(self) -> int:

@@ -18,8 +18,6 @@ from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from typing_extensions import override
-
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Json
 from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, StageOutcome, Transit, resets
@@ -139,8 +137,8 @@ class Tcp(DelayStage):
     """The stage that combines a link's loss, rate and latency into the delay of messages over TCP.
 
     Messages stay in order. Only a message that would never arrive is lost: it is dropped (`dead`). A message's bytes
-    wait for earlier bytes at the link's rate. A change acts on messages that enter after it; a reset drops the messages
-    under way.
+    wait for earlier bytes at the link's rate; behind shared links, which have carried them, the message's mean rate
+    there counts. A change acts on messages that enter after it; a reset drops the messages under way.
     """
 
     __slots__ = (
@@ -177,10 +175,11 @@ class Tcp(DelayStage):
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Return the time at which the last byte of the message `unit` arrives, or `DROPPED` if it never does."""
-        rate_bps = self.rate * self.scales["rate"]
-        return self._arrival_ns(unit, now_ns, rate_bps, on_the_line_ns(unit.nbytes, rate_bps))
-
-    def _arrival_ns(self, unit: Transit, now_ns: int, rate_bps: float, line_ns: int) -> int:
+        if unit.share_bps is None:
+            rate_bps = self.rate * self.scales["rate"]
+            line_ns = on_the_line_ns(unit.nbytes, rate_bps)
+        else:
+            rate_bps, line_ns = float(f"{unit.share_bps or self.rate:.3g}"), 0
         u, table = unit_uniform(self.seed, unit), self._table
         way_ns = (
             self.delay.constant_ns
@@ -218,24 +217,6 @@ class Tcp(DelayStage):
         if resets(event):
             self._free_ns = now_ns
         return super().changed(event, now_ns)
-
-
-class TcpBehindShares(Tcp):
-    """The TCP stage after a stage of shared links, which has carried a message's bytes: adds latency and excess delay.
-
-    It goes by the mean rate that the message had on the shared links.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, stage: Tcp) -> None:
-        """Copy the parameters of `stage`, which has seen no message yet."""
-        super().__init__(stage.seed, stage._table, None, Shape(None), stage.delay)
-        self.loss, self.rate, self.scales = stage.loss, stage.rate, stage.scales
-
-    @override
-    def advance(self, unit: Transit, now_ns: int) -> int:
-        return self._arrival_ns(unit, now_ns, float(f"{unit.share_bps or self.rate:.3g}"), 0)
 
 
 def on_the_line_bytes(nbytes: int) -> int:

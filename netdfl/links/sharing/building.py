@@ -22,7 +22,7 @@ from netdfl.links.rules.mahimahi import TraceRate
 from netdfl.links.rules.named import MessageNumbers, NamedLoss
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.state import LinkState
-from netdfl.links.rules.tcp import UNLIMITED_BPS, Tcp, TcpBehindShares
+from netdfl.links.rules.tcp import UNLIMITED_BPS, Tcp
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.stage import FairStage, LostOnes
@@ -63,7 +63,7 @@ def fair_path(
     before = [stage for stage in own if isinstance(stage, _BEFORE)]
     behind = [stage for stage in own if not isinstance(stage, _BEFORE)]
     rate = behind[0] if behind and isinstance(behind[0], Rate | Tcp) else None
-    behind = behind if rate is None else behind[1:]
+    behind = behind[1:] if isinstance(rate, Rate) else behind
     own_rate = None if rate is None else SharedLink((2, *edge), *_rate_of(rate))
     rounds = rate.rounds if isinstance(rate, Rate) else None
     links = [link for link in (uplink, own_rate, *core) if isinstance(link, SharedLink)]
@@ -79,8 +79,6 @@ def fair_path(
         return Path(edge, [*fuse(before), *fuse(behind)], first_link, last_link, last)
     judges = before if isinstance(uplink, SharedLink) else None
     stage = FairStage(network, edge, links, own_rate, rounds, judges, over_tcp=over_tcp)
-    if isinstance(rate, Tcp):
-        behind = [TcpBehindShares(rate), *behind]
     if judges is None:
         return Path(edge, [*fuse(before), stage, *fuse(behind)], first_link, last_link, last)
     lost = [LostOnes()] if before or links[1:] else []

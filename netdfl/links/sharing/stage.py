@@ -92,8 +92,9 @@ class FairStage:
         flow = self.flows[_place(unit)]
         flow.end_at(now_ns)
         self.network.ends(flow)
-        if self.over_tcp and now_ns > flow.began_ns:
-            unit.share_bps = 8e9 * self._line_bytes(unit) / (now_ns - flow.began_ns)
+        if self.over_tcp:
+            took_ns = now_ns - flow.began_ns
+            unit.share_bps = 8e9 * self._line_bytes(unit) / took_ns if took_ns > 0 else 0.0
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
         """Return the new departures of the whole network, computed once for all changes at this instant."""
