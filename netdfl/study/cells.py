@@ -19,7 +19,7 @@ from netdfl.core.errors import InputError, Problem, RunError, problems_in
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.types import Json
 from netdfl.record.judge import WELL
-from netdfl.running.provenance import what_was_edited
+from netdfl.running.provenance import other_versions, what_was_edited
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
@@ -130,7 +130,8 @@ def look(
         if ran is None:
             waiting.append(CellJob(scenario, cell, path, loaded.world.kind, notices=loaded.notices, untimed=untimed))
         else:
-            found.append(replace(ran, notices=loaded.notices, untimed=untimed))
+            others = (f"{each} when it was run: digits may differ" for each in other_versions(path))
+            found.append(replace(ran, notices=(*loaded.notices, *others), untimed=untimed))
             edited += what_was_edited(path)[:1]
     if edited:
         what = (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,22 @@ def test_a_sweep_does_not_mix_runs_from_before_and_after_an_edit(
     edited(tmp_path / name)
     shutil.rmtree(tmp_path / "out")
     assert swept(3) == 0
+
+
+@pytest.mark.usefixtures("without_curves", "unsaved")
+def test_a_sweep_says_which_runs_were_made_by_other_versions(
+    scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]
+) -> None:
+    draw_nothing()
+    out, said = tmp_path / "out", io.StringIO()
+    for seeds in (1, 2):
+        for file in out.rglob("provenance.json"):
+            file.write_text(re.sub(r'"numpy": "[^"]*"', '"numpy": "1.0"', file.read_text()))
+        sweep(scenario, [], out=out, seeds=seeds, jobs=1, console=Console(file=said, width=200), make_runner=InProcess)
+    told = f"numpy is {version('numpy')}, and was 1.0 when it was run: digits may differ"
+    assert said.getvalue().count(told) == 1
+    (table,) = out.rglob("table.md")
+    assert told in table.read_text()
 
 
 @pytest.mark.parametrize("name", SOURCES)
