@@ -94,13 +94,14 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
 class PendingWait:
     """A wait that has not ended: the number of messages that it lacks (`short`), and the sources that may give them.
 
-    It is over once it lacks none, or no source is left; but with `lasts` it goes on without one.
+    It is over once it lacks none, or no source is left. But a node that does not know its senders (`lasts`) lacks as
+    many messages as it waits for, even if no node is left to send one, unless a setting lets it leave some out.
     """
 
     __slots__ = ("lasts", "missing", "short")
 
-    def __init__(self, wait: WaitNow, gone: Collection[NodeId] = (), *, lasts: bool = False) -> None:
-        self.short, self.missing, self.lasts = wait.short, set(wait.awaited).difference(gone), lasts
+    def __init__(self, wait: WaitNow, gone: Collection[NodeId] = ()) -> None:
+        self.short, self.missing, self.lasts = wait.short, set(wait.awaited).difference(gone), wait.from_anybody
 
     def take(self, source: NodeId, *, came: bool = True) -> bool:
         """Process the event that the awaited node `source` is served or left out; return whether the wait is over then.
@@ -109,21 +110,13 @@ class PendingWait:
         """
         self.short -= came
         self.missing.discard(source)
+        self.lasts = self.lasts and came
         return self.is_over
 
     @property
     def is_over(self) -> bool:
         """Whether the wait has ended."""
         return self.short <= 0 or not (self.missing or self.lasts)
-
-
-def _pending(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, *, by_chance: bool = True) -> PendingWait:
-    """Return the wait without sources that are called gone.
-
-    A node that does not know its senders lacks as many messages as it waits for, even if no node is left to send one.
-    """
-    gone = (will_be_gone if by_chance else surely_gone)(snapshot, waiter, wait)
-    return PendingWait(wait, gone, lasts=wait.from_anybody)
 
 
 def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> bool:
@@ -134,7 +127,7 @@ def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> b
     wait = snapshot.nodes[waiter].wait
     if wait is None or wait.deadline_ns is not None:
         return False
-    pending = _pending(snapshot, waiter, wait, by_chance=by_chance)
+    pending = PendingWait(wait, (will_be_gone if by_chance else surely_gone)(snapshot, waiter, wait))
     for source, given in supplies(snapshot, waiter, wait).items():
         if given is not Supply.NEVER:
             pending.take(source)
@@ -149,7 +142,7 @@ def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[Node
     for node, wait in snapshot.waiting:
         if node in freed:
             continue
-        waits[node] = own = _pending(snapshot, node, wait)
+        waits[node] = own = PendingWait(wait, will_be_gone(snapshot, node, wait))
         for source, given in supplies(snapshot, node, wait).items():
             if given is Supply.SURE:
                 own.take(source)

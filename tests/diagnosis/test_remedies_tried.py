@@ -54,6 +54,13 @@ def test_who_would_wait_behind_another_stall_is_offered_what_ends_both() -> None
     assert told(waits(0, {9: lost(9, 0)}), behind, RUNS) == {(0,): COPY, (1,): COPY}
 
 
+def test_messages_again_end_no_wait_for_more_than_there_are_to_send_one() -> None:
+    """A node that does not know who sends waits for all, and so for more messages than any repetition brings."""
+    one_lost = {9: lost(9, 0)}
+    assert told(waits(0, one_lost, need=3, from_anybody=True), RUNS) == {(0,): PLAIN}
+    assert told(waits(0, one_lost, need=1, from_anybody=True), RUNS) == {(0,): COPY}
+
+
 def test_a_detector_helps_who_does_not_wait_for_others_that_stand() -> None:
     assert told(waits(0, IN_VAIN), waits(1, [0, 8]), RUNS, CRASHED) == {(0,): PLAIN, (1,): PLAIN}
     assert told(waits(0, IN_VAIN), waits(1, [0, 8], need=1, have=[5]), waits(2, [8]), RUNS, CRASHED)[(2,)] == DETECTED
