@@ -47,8 +47,8 @@ class Death(NamedTuple):
         return list(first.values())
 
 
-UNPLANNED = ("died", "training_error")
-"""Kinds of events about unplanned ends of nodes."""
+UNPLANNED = ("training_error", "died")
+"""Kinds of events about unplanned ends of nodes: of two at one instant, the first says why the other came."""
 
 
 def find_deaths(run: Run) -> list[Json]:
