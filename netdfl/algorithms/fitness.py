@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from netdfl.topology.network import Network
 from netdfl.topology.selection import AllNeighbors, halves, inside
 from netdfl.topology.spectrum import eigenvalues
 
+T = TypeVar("T")
 ROUNDS = 16
 TOLERANCE = 1e-9
 _AT_ONE = 1e-6
@@ -31,6 +32,17 @@ Fits: TypeAlias = Callable[[Mapping[str, object], Network, int], Iterator[Misfit
 
 Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
 """A function from (parameters, number of rounds) to warnings, a sentence each, parameter first."""
+
+
+def told(judge: Callable[..., Iterator[T]] | None, *given: object) -> list[T]:
+    """Return what an entry's `fits` or `warns` says of parameters; nothing if one that it looks at is not there.
+
+    An entry of netdfl's may stand for a user's own function, which has other parameters.
+    """
+    try:
+        return [] if judge is None else list(judge(*given))
+    except KeyError:
+        return []
 
 
 def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from netdfl.algorithms.fitness import told
 from netdfl.scenario.build import build_network, build_topology, drawn
 from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.algorithm import ALGORITHMS, algorithms
@@ -57,8 +58,7 @@ def graph_fits(scenario: Scenario) -> Iterator[CheckFinding]:
         return
     if not scenario.has_server:
         yield from _matrix_suits(scenario, topology, network)
-    fits = scenario.algorithm.traits.fits
-    for misfit in fits(scenario.algorithm.params, network, scenario.rounds) if fits else ():
+    for misfit in told(scenario.algorithm.traits.fits, scenario.algorithm.params, network, scenario.rounds):
         what = f"{scenario.algorithm.kind} on {scenario.topology.kind}: {misfit.what}"
         yield CheckFinding(("algorithm", misfit.parameter), what, misfit.remedy)
 

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netdfl.algorithms.exchange import Exchange
-from netdfl.core.errors import OwnPartError
 from netdfl.core.rng import ALONE, Streams, kept_streams
 from netdfl.core.types import Array, Kind, Message
 from netdfl.links.rules.base import Transit
-from netdfl.scenario.build import build_network, build_topology
+from netdfl.scenario.build import build_topology
 from netdfl.scenario.checks.finding import CheckFinding
+from netdfl.scenario.checks.trial_of_algorithm import try_algorithm
 from netdfl.scenario.checks.trials import own_parts, require, require_again, tried, using
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Training
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from netdfl.algorithms.base import Algorithm
     from netdfl.compression.base import Compressor, EncodedVector
 
 _DIM, _ROUNDS, _MESSAGES = 64, 3, 32
@@ -65,39 +62,6 @@ def _selection(part: Part, scenario: Scenario) -> None:
         chosen = selection.select(0, 0, candidates)
         require_again(list(chosen) == list(again.select(0, 0, candidates)), part)
         require(set(chosen) <= set(candidates), part, f"selected {chosen} among {candidates}")
-
-
-def _algorithm(part: Part, scenario: Scenario) -> None:
-    from netdfl.algorithms.own import lacking
-
-    algorithm = part.build(Exchange(common_start=isinstance(scenario.task, Training), streams=Streams(scenario.seed)))
-    family = scenario.algorithm.traits.family
-    did = f"made an algorithm of the family {algorithm.family!r}, and is listed under {family!r}"
-    require(algorithm.family == family, part, did, f"name an Entry with family={algorithm.family!r}")
-    for what, lacks in lacking(family, algorithm.start, algorithm.local, algorithm.mixing):
-        require(False, part, f"made an algorithm whose {what} lacks {lacks}", "docs/extend.md has what each part has")
-    _trains(algorithm, scenario)
-
-
-def _trains(algorithm: Algorithm, scenario: Scenario) -> None:
-    """Check the result of one round of local training by a user's own algorithm on a toy problem.
-
-    An algorithm that fails on this problem for another reason may need another problem, and passes.
-    """
-    from netdfl.algorithms.families import first_state
-    from netdfl.training.catalog import TOYS
-
-    try:
-        task, view = TOYS["quadratic"](0, Streams(0), dim=_DIM), build_network(scenario).view(0, 0)
-    except Exception:  # what is wrong with the graph or its weights is told at their own places
-        return
-    try:
-        state = first_state(task.initial(), algorithm, view)
-        state.train(algorithm, task.data(0), view)
-    except OwnPartError:
-        raise
-    except Exception:
-        return
 
 
 def _compression(part: Part, scenario: Scenario) -> None:
@@ -184,7 +148,7 @@ _TRIALS: Mapping[str, Callable[[Part, Scenario], CheckFinding | None]] = {
     "topology": _topology,
     "weights": _weights,
     "selection": _selection,
-    "algorithm": _algorithm,
+    "algorithm": try_algorithm,
     "compression": _compression,
     "task": _task,
     "loss": _loss,

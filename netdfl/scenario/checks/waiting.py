@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
+from netdfl.algorithms.fitness import told
 from netdfl.scenario.build import (
     build_network,
     build_topology,
@@ -162,8 +163,7 @@ def hardly_meant(scenario: Scenario) -> Iterator[str]:
             f"a client that loses its state begins {name}'s corrections anew at 0, but the server keeps what it had "
             "added up of them: the fleet settles away from the optimum; use state: kept"
         )
-    if traits.warns is not None:
-        yield from traits.warns(scenario.algorithm.params, scenario.rounds)
+    yield from told(traits.warns, scenario.algorithm.params, scenario.rounds)
     yield from _rate_ends(scenario.algorithm.params, scenario.rounds)
 
 

@@ -1,0 +1,121 @@
+"""Trial of a user's own algorithm: its parts, and two rounds of a small fleet on a toy problem.
+
+In the simulated world all nodes share an algorithm's parts, in other worlds each process has its own. So what a part
+remembers in itself, and not in the state that it returns, is one thing for all nodes here, and one for each there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from netdfl.algorithms.exchange import Exchange
+from netdfl.core.errors import OwnPartError
+from netdfl.core.rng import Key, Streams
+from netdfl.core.types import Inbox, Kind, Message, NodeId
+from netdfl.scenario.build import build_network
+from netdfl.scenario.checks.trials import require
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Training
+from netdfl.topology.network import Network
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netdfl.algorithms.base import Algorithm
+    from netdfl.training.base import Update
+
+_DIM, _ROUNDS = 64, 2
+_MOST_EDGES = 2048
+"""The most links of a network on which all nodes are played; of a larger one two nodes train, and none mixes."""
+
+
+def try_algorithm(part: Part, scenario: Scenario) -> None:
+    """Build a user's own algorithm and use it. Raises OwnPartError where one of its parts breaks its contract."""
+    from netdfl.algorithms.own import lacking
+
+    def build() -> Algorithm:
+        exchange = Exchange(common_start=isinstance(scenario.task, Training), streams=Streams(scenario.seed))
+        made: Algorithm = part.build(exchange)
+        return made
+
+    algorithm = build()
+    family = scenario.algorithm.traits.family
+    did = f"made an algorithm of the family {algorithm.family!r}, and is listed under {family!r}"
+    require(algorithm.family == family, part, did, f"name an Entry with family={algorithm.family!r}")
+    for what, lacks in lacking(family, algorithm.start, algorithm.local, algorithm.mixing):
+        require(False, part, f"made an algorithm whose {what} lacks {lacks}", "docs/extend.md has what each part has")
+    try:
+        network = build_network(scenario)
+    except Exception:  # what is wrong with the graph or its weights is told at their own places
+        return
+    require(
+        _nodes_share_nothing(build, network),
+        part,
+        "gives nodes other models if they share its parts, as in the simulated world",
+        "keep what a part remembers in its state, not in itself, and draw from streams",
+    )
+
+
+def _nodes_share_nothing(build: Callable[[], Algorithm], network: Network) -> bool:
+    """Return whether nodes that share an algorithm train and mix as nodes do that have one each.
+
+    An algorithm that fails on the toy problem may need another one, and passes, unless OwnPartError says what it did.
+    """
+    clients = [node for node in range(network.num_nodes) if node != network.server]
+    nodes = clients if network.graph(0).num_edges <= _MOST_EDGES else clients[:2]
+    shared = build()
+    try:
+        together = _played(dict.fromkeys(nodes, shared), network)
+        apart = _played({node: build() for node in nodes}, network)
+    except OwnPartError:
+        raise
+    except Exception:
+        return True
+    return all(bool((x == y).all()) for x, y in zip(together, apart, strict=True))
+
+
+def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Tensor]:
+    """Return the vector of each node, shape (d,), after each of two rounds on quadratics.
+
+    Nodes mix if the algorithm gossips, and all of its nodes are there.
+    """
+    from netdfl.algorithms.families import first_state
+    from netdfl.training.catalog import TOYS
+
+    alg = next(iter(algorithms.values()))
+    gossips = alg.family == "gossip" and len(algorithms) == network.num_nodes
+    tasks = {node: TOYS["quadratic"](node, Streams(0), dim=_DIM) for node in algorithms}
+    states = {node: first_state(tasks[node].initial(), alg, network.view(node, 0)) for node, alg in algorithms.items()}
+    found: list[Tensor] = []
+    for round in range(_ROUNDS):
+        views = {node: network.view(node, round) for node in algorithms}
+        updates: dict[NodeId, Update] = {}
+        for node, alg in algorithms.items():
+            with _seeded(node, round):
+                states[node], updates[node] = states[node].train(alg, tasks[node].data(round), views[node])
+        for step in range(alg.mixing.num_steps(round, views[0]) if gossips else 0):
+            inboxes: dict[NodeId, list[Message]] = {node: [] for node in algorithms}
+            for node, alg in algorithms.items():
+                states[node], outbox = states[node].outgoing(alg, updates[node], step, views[node])
+                for dst, payload in outbox.items():
+                    inboxes[dst].append(Message(node, dst, Kind.DATA, 0, round, step, 0, payload))
+            for node, alg in algorithms.items():
+                with _seeded(node, round, step):
+                    mixed = states[node].mix(alg, updates[node], Inbox(inboxes[node]), step, views[node])
+                states[node], updates[node] = mixed
+        for node, alg in algorithms.items():
+            found.append(updates[node].x)
+            states[node] = states[node].end_round(alg, updates[node], views[node])
+    return found
+
+
+def _seeded(*key: Key) -> AbstractContextManager[object]:
+    """Return a context in which the global random generators are seeded by node, round and step, as in a run."""
+    import torch
+
+    from netdfl.training.drawing import seeded
+
+    return seeded(Streams(0).integer("trial", *key), torch.device("cpu"))
