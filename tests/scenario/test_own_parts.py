@@ -270,6 +270,7 @@ BY_CHANCE = {
     "weights": "return weighted(graph, CHANCE.random() / 2)",
     "selection": "return Chosen()",
     "partition": "return np.array_split(CHANCE.permutation(len(labels)), num_clients)",
+    "augmentation": "return x + CHANCE.normal()",
     "compression": "return Dithered()",
     "loss": "return Lossy()",
     "compute time": "return lambda node, round: int(CHANCE.integers(1000))",

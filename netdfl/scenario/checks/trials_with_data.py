@@ -157,10 +157,18 @@ def _gives_probabilities(part: Part, said: Tensor) -> CheckFinding | None:
 
 
 def _augmentation(part: Part, context: WithData) -> None:
+    import torch
+
+    from netdfl.training.drawing import seeded
+
     _, data = context
     x, _ = data.first()
-    out = part.build(x, np.random.default_rng(0))
-    require(out.shape == x.shape, part, f"made {tuple(out.shape)} of a batch of shape {tuple(x.shape)}")
+    made: list[Tensor] = []
+    for _ in range(2):
+        with seeded(0, torch.device("cpu")):
+            made.append(part.build(x.clone(), np.random.default_rng(0)))
+    require(made[0].shape == x.shape, part, f"made {tuple(made[0].shape)} of a batch of shape {tuple(x.shape)}")
+    require_again(bool((made[0] == made[1]).all()), part, "draw from the rng that it is given")
 
 
 _DATA_TRIALS: Mapping[str, Callable[[Part, WithData], CheckFinding | None]] = {
