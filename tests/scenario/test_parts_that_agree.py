@@ -1,0 +1,88 @@
+"""A user's own graph, weights, shares and draws are the same wherever they are asked for, and nodes meet by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netdfl.core.errors import ScenarioError
+from netdfl.scenario.load import load
+from netdfl.scenario.model.contracts import CONTRACTS
+from tests.scenario.scenarios_of_parts import definition, refused, written
+
+BY_CHANCE = {
+    "topology": "return static(Graph.undirected(num_nodes, ordered(CHANCE.permutation(num_nodes))))",
+    "weights": "return weighted(graph, CHANCE.random() / 2)",
+    "selection": "return Chosen()",
+    "partition": "return np.array_split(CHANCE.permutation(len(labels)), num_clients)",
+    "augmentation": "return x + CHANCE.normal()",
+    "compression": "return Dithered()",
+    "loss": "return Lossy()",
+    "compute time": "return lambda node, round: int(CHANCE.integers(1000))",
+}
+"""Parts that draw from a generator of their own, which goes on. Others give nothing to compare."""
+
+
+@pytest.mark.parametrize("what", sorted(BY_CHANCE))
+def test_a_part_that_takes_chance_from_elsewhere_is_refused(tmp_path: Path, what: str) -> None:
+    """Each node and machine calls it for itself: with other graphs or shares a run would be wrong in silence."""
+    program = """
+import numpy as np
+from netdfl.extend import Compressor, EncodedVector, Graph, MixingMatrix, static, to_array, to_tensor
+
+CHANCE = np.random.default_rng(3)
+def weighted(graph, share):
+    return MixingMatrix(graph, np.full(graph.num_edges, share), np.full(graph.num_nodes, 1 - 2 * share))
+def ordered(nodes): return [(nodes[at - 1], nodes[at]) for at in range(len(nodes))]
+class Chosen:
+    receivers_know = True
+    def select(self, node, round, candidates): return tuple(each for each in candidates if CHANCE.random() < .5)
+class Lossy:
+    def lost(self, unit): return CHANCE.random() < .5
+class Dithered(Compressor):
+    def variance(self, dim): return 1.0
+    def compress(self, x, rng): return EncodedVector(len(x), {"values": to_array(x + CHANCE.normal())})
+    def decompress(self, encoded): return to_tensor(encoded.arrays["values"]) * 1
+"""
+    told = "encoded one vector in two ways" if what == "compression" else "gives something else each time"
+    program += definition(what, BY_CHANCE[what])
+    assert f"the {what} 'parts:mine' {told}" in refused(tmp_path, what, program)
+    given = {kind for kind, contract in CONTRACTS.items() if {"streams", "seed"} & set(contract.context)}
+    assert given - {"task"} <= set(BY_CHANCE)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "graph", "share", "said"),
+    [
+        (
+            "dfedavg",
+            "ring",
+            -0.5,
+            "has negative ones and an eigenvalue of modulus 3: with each exchange nodes move apart",
+        ),
+        ("sgp", "ring", -0.5, "has negative ones, and the push-sum weights of sgp have to stay positive"),
+        ("dfedavg", "ring", 0.6, "has negative ones and an eigenvalue of modulus 1.4"),
+        ("dfedavg", "full", 0.4, ""),
+    ],
+)
+def test_negative_weights_are_taken_unless_nodes_move_apart(
+    tmp_path: Path, algorithm: str, graph: str, share: float, said: str
+) -> None:
+    """With a weight a for each link four nodes have the eigenvalue 1 - 4 a."""
+    program = f"""
+import numpy as np
+from netdfl.extend import MixingMatrix
+
+
+def mine(graph, /):
+    return MixingMatrix(graph, np.full(graph.num_edges, {share}), 1.0 - {share} * graph.in_degrees)
+"""
+    file = written(tmp_path, "weights", program)
+    file.write_text(file.read_text().replace("dfedavg", algorithm).replace("ring", graph))
+    if said:
+        with pytest.raises(ScenarioError) as caught:
+            load(file)
+        assert said in str(caught.value)
+    else:
+        load(file)
