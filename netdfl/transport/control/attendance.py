@@ -176,6 +176,8 @@ class ControlServer:
         hearing = asyncio.create_task(self._hear(attendee, reports))
         behind = asyncio.create_task(attendee.fell_behind.wait())
         self._hearing[attendee.hello.node] = attendee.hello.epoch, hearing
+        if self._epochs[attendee.hello.node] != attendee.hello.epoch:  # dismissed while it was welcomed
+            hearing.cancel()
         try:
             await asyncio.wait([hearing, behind], return_when=asyncio.FIRST_COMPLETED)
         finally:
