@@ -86,3 +86,24 @@ def mine(graph, /):
         assert said in str(caught.value)
     else:
         load(file)
+
+
+@pytest.mark.parametrize(
+    ("what", "body"),
+    [
+        ("compression", "return Dithered()"),
+        ("partition", "return np.array_split(np.random.permutation(len(labels)), num_clients)"),
+        ("augmentation", "return x + torch.randn(1)"),
+    ],
+)
+def test_a_part_that_draws_from_generators_that_a_run_seeds_is_taken(tmp_path: Path, what: str, body: str) -> None:
+    program = """
+import numpy as np
+import torch
+from netdfl.extend import Compressor, EncodedVector, to_array, to_tensor
+class Dithered(Compressor):
+    def variance(self, dim): return 1.0
+    def compress(self, x, rng): return EncodedVector(len(x), {"values": to_array(x + torch.randn(1))})
+    def decompress(self, encoded): return to_tensor(encoded.arrays["values"]) * 1
+"""
+    load(written(tmp_path, what, program + definition(what, body)))

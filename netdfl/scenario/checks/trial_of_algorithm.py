@@ -7,15 +7,14 @@ remembers in itself, and not in the state that it returns, is one thing for all 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.errors import OwnPartError
-from netdfl.core.rng import Key, Streams
+from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId
 from netdfl.scenario.build import build_network
-from netdfl.scenario.checks.trials import require
+from netdfl.scenario.checks.trials import require, seeded_by
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
@@ -74,7 +73,8 @@ def _nodes_share_nothing(build: Callable[[], Algorithm], network: Network) -> bo
         raise
     except Exception:
         return True
-    return all(bool((x == y).all()) for x, y in zip(together, apart, strict=True))
+    pairs = zip(together, apart, strict=True)
+    return all(bool(((x == y) | (x.isnan() & y.isnan())).all()) for x, y in pairs)
 
 
 def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Tensor]:
@@ -94,7 +94,7 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
         views = {node: network.view(node, round) for node in algorithms}
         updates: dict[NodeId, Update] = {}
         for node, alg in algorithms.items():
-            with _seeded(node, round):
+            with seeded_by(node, round):
                 states[node], updates[node] = states[node].train(alg, tasks[node].data(round), views[node])
         for step in range(alg.mixing.num_steps(round, views[0]) if gossips else 0):
             inboxes: dict[NodeId, list[Message]] = {node: [] for node in algorithms}
@@ -103,19 +103,10 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
                 for dst, payload in outbox.items():
                     inboxes[dst].append(Message(node, dst, Kind.DATA, 0, round, step, 0, payload))
             for node, alg in algorithms.items():
-                with _seeded(node, round, step):
+                with seeded_by(node, round, step):
                     mixed = states[node].mix(alg, updates[node], Inbox(inboxes[node]), step, views[node])
                 states[node], updates[node] = mixed
         for node, alg in algorithms.items():
             found.append(updates[node].x)
             states[node] = states[node].end_round(alg, updates[node], views[node])
     return found
-
-
-def _seeded(*key: Key) -> AbstractContextManager[object]:
-    """Return a context in which the global random generators are seeded by node, round and step, as in a run."""
-    import torch
-
-    from netdfl.training.drawing import seeded
-
-    return seeded(Streams(0).integer("trial", *key), torch.device("cpu"))

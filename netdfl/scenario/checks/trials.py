@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from pydantic import BaseModel
 
 from netdfl.core.errors import OwnPartError
+from netdfl.core.rng import Key, Streams
 from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.contracts import broken, misfit
 from netdfl.scenario.model.fields import Function
@@ -70,3 +71,12 @@ def function_of(part: Part) -> Function:
     function = type(part).function
     assert function is not None
     return function
+
+
+def seeded_by(*key: Key) -> AbstractContextManager[object]:
+    """Return a context in which the global random generators are seeded by `key`, as a run does for a user's parts."""
+    import torch
+
+    from netdfl.training.drawing import seeded
+
+    return seeded(Streams(0).integer("trial", *key), torch.device("cpu"))

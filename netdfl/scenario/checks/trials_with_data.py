@@ -15,7 +15,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.whose import defined_at
 from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.checks.graph import data_are_pictures
-from netdfl.scenario.checks.trials import function_of, own_parts, require, require_again, tried, using
+from netdfl.scenario.checks.trials import function_of, own_parts, require, require_again, seeded_by, tried, using
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train, Training
@@ -81,11 +81,7 @@ def _partition(part: Part, context: WithData) -> None:
 
 def _drawn(part: Part, labels: NDArray[Any], scenario: Scenario) -> list[NDArray[Any]]:
     """Return what a user's partition gives for a copy of `labels`, with generators seeded as they are in a run."""
-    import torch
-
-    from netdfl.training.drawing import seeded
-
-    with seeded(0, torch.device("cpu")):
+    with seeded_by():
         return list(map(np.asarray, part.build(labels.copy(), scenario.nodes, Streams(scenario.seed))))
 
 
@@ -157,15 +153,11 @@ def _gives_probabilities(part: Part, said: Tensor) -> CheckFinding | None:
 
 
 def _augmentation(part: Part, context: WithData) -> None:
-    import torch
-
-    from netdfl.training.drawing import seeded
-
     _, data = context
     x, _ = data.first()
     made: list[Tensor] = []
     for _ in range(2):
-        with seeded(0, torch.device("cpu")):
+        with seeded_by():
             made.append(part.build(x.clone(), np.random.default_rng(0)))
     require(made[0].shape == x.shape, part, f"made {tuple(made[0].shape)} of a batch of shape {tuple(x.shape)}")
     require_again(bool((made[0] == made[1]).all()), part, "draw from the rng that it is given")
