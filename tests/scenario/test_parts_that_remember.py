@@ -40,6 +40,7 @@ def mine(exchange, /):
     return replace(ALGORITHMS["METHOD"].build(exchange), local=Own())
 """
 MIXING = """
+import torch
 from netdfl.extend import AnySgd, MixResult, RowMixing, Stateless, gossip, local_sgd, pack, to_all, weighted_mean
 
 
@@ -47,7 +48,7 @@ class Own(Stateless, RowMixing):
     last = None
 
     def outgoing(self, state, update, step, view):
-        return state, to_all(view, pack(update.x * (view.node + 1)))
+        return state, to_all(view, pack(update.x * (view.node + 1) + torch.randn(1)))
 
     def mix(self, state, update, inbox, step, view):
         x = weighted_mean(view, inbox, update.x)
@@ -102,6 +103,7 @@ def test_a_solver_that_shares_what_it_remembers_is_refused(
         ("pass", False),
         ("self.last = x if self.last is None else (x + self.last) / 2; x = self.last", True),
         ("self.last = x", False),
+        ("x = x + torch.randn(len(x))", False),
     ],
 )
 def test_a_mixing_that_shares_what_it_remembers_is_refused(body: str, refused: bool, tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ from netdfl.topology.network import Network
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from netdfl.algorithms.base import Algorithm
+    from netdfl.algorithms.base import Algorithm, NodeState
     from netdfl.training.base import Update
 
 _DIM, _ROUNDS = 64, 2
-_MOST_EDGES = 2048
-"""The most links of a network on which all nodes are played; of a larger one two nodes train, and none mixes."""
+_MOST_NODES, _MOST_EDGES = 64, 2048
+"""The largest network on which all nodes are played; of a larger one two nodes train, and none mixes."""
 
 
 def try_algorithm(part: Part, scenario: Scenario) -> None:
@@ -64,7 +64,8 @@ def _nodes_share_nothing(build: Callable[[], Algorithm], network: Network) -> bo
     An algorithm that fails on the toy problem may need another one, and passes, unless OwnPartError says what it did.
     """
     clients = [node for node in range(network.num_nodes) if node != network.server]
-    nodes = clients if network.graph(0).num_edges <= _MOST_EDGES else clients[:2]
+    is_small = len(clients) <= _MOST_NODES and network.graph(0).num_edges <= _MOST_EDGES
+    nodes = clients if is_small else clients[:2]
     shared = build()
     try:
         together = _played(dict.fromkeys(nodes, shared), network)
@@ -88,7 +89,10 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
     alg = next(iter(algorithms.values()))
     gossips = alg.family == "gossip" and len(algorithms) == network.num_nodes
     tasks = {node: TOYS["quadratic"](node, Streams(0), dim=_DIM) for node in algorithms}
-    states = {node: first_state(tasks[node].initial(), alg, network.view(node, 0)) for node, alg in algorithms.items()}
+    states: dict[NodeId, NodeState] = {}
+    for node, alg in algorithms.items():
+        with seeded_by(node):
+            states[node] = first_state(tasks[node].initial(), alg, network.view(node, 0))
     found: list[Tensor] = []
     for round in range(_ROUNDS):
         views = {node: network.view(node, round) for node in algorithms}
@@ -99,7 +103,8 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
         for step in range(alg.mixing.num_steps(round, views[0]) if gossips else 0):
             inboxes: dict[NodeId, list[Message]] = {node: [] for node in algorithms}
             for node, alg in algorithms.items():
-                states[node], outbox = states[node].outgoing(alg, updates[node], step, views[node])
+                with seeded_by(node, round, step, "sent"):
+                    states[node], outbox = states[node].outgoing(alg, updates[node], step, views[node])
                 for dst, payload in outbox.items():
                     inboxes[dst].append(Message(node, dst, Kind.DATA, 0, round, step, 0, payload))
             for node, alg in algorithms.items():
@@ -108,5 +113,6 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
                 states[node], updates[node] = mixed
         for node, alg in algorithms.items():
             found.append(updates[node].x)
-            states[node] = states[node].end_round(alg, updates[node], views[node])
+            with seeded_by(node, round, "ended"):
+                states[node] = states[node].end_round(alg, updates[node], views[node])
     return found
