@@ -6,6 +6,7 @@ experiments would be mixed in one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import version_of
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import read_form
+from netdfl.scenario.checks.trials import own_parts
 from netdfl.scenario.loading.identity import named_files
 from netdfl.scenario.model.plugins import imported_from
 from netdfl.scenario.model.schema import Scenario
@@ -46,14 +48,37 @@ _FORM: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 
 def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
     """Write the provenance of the run in `directory`, which must hold its scenario already."""
-    came = Path.cwd() if scenario.file is None else scenario.file.parent
     made: Provenance = {
         "versions": _versions(),
         "scenario": _digest(directory.path / "scenario.yaml"),
-        "modules": {str(file): _digest(file) for file in imported_from(str(came)) if file.is_file()},
+        "modules": {str(file): _digest(file) for file in _modules(scenario) if file.is_file()},
         "files": {str(file): _digest(file) for file in named_files(scenario)},
     }
     directory.write_json(PROVENANCE, {"schema": SCHEMA, **made})
+
+
+def _modules(scenario: Scenario) -> list[Path]:
+    """Return the files of the user's modules that the scenario's parts came from, with their helpers beside them.
+
+    Modules of the working directory or of the Python path are imported as any others, and so found by their names.
+    """
+    came = Path.cwd() if scenario.file is None else scenario.file.parent
+    found = set(imported_from(str(came)))
+    loaded = {name: Path(file) for name, module in list(sys.modules.items()) if (file := _file_of(module))}
+    for _, part in own_parts(scenario):
+        home = loaded.get(part.kind.partition(":")[0].partition(".")[0])
+        if home is None or "site-packages" in home.parts:
+            continue
+        folder, is_package = home.parent, home.name == "__init__.py"
+        for name, path in loaded.items():
+            if name != "__main__" and (path.is_relative_to(folder) if is_package else path.parent == folder):
+                found.add(path)
+    return sorted(found)
+
+
+def _file_of(module: object) -> str | None:
+    found: str | None = getattr(module, "__file__", None)
+    return found
 
 
 def what_changed(run: Path) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import ScenarioError
+from netdfl.running.prepare import check_ready
 from netdfl.scenario.load import load
 from netdfl.scenario.model.contracts import CONTRACTS
 from tests.scenario.scenarios_of_parts import definition, refused, written
@@ -107,3 +108,46 @@ class Dithered(Compressor):
     def decompress(self, encoded): return to_tensor(encoded.arrays["values"]) * 1
 """
     load(written(tmp_path, what, program + definition(what, body)))
+
+
+MATRIX = """
+import numpy as np
+from netdfl.extend import MixingMatrix, static
+"""
+ROWS = "return MixingMatrix(graph, {}, 1 - np.bincount(graph.dst, np.full(graph.num_edges, 0.25)))"
+
+
+@pytest.mark.parametrize(
+    ("edges", "said"),
+    [
+        ("[0.25] * graph.num_edges", "gave weights as list and ndarray"),
+        ("np.full((graph.num_edges, 1), 0.25)", "gave weights as ndarray and ndarray"),
+        ("np.full(graph.num_edges, np.nan)", "gave a weight that is NaN or infinite"),
+        ("np.full(graph.num_edges, 0.25)", ""),
+        ("np.full(graph.num_edges, 0.25) - 1e-12", ""),
+    ],
+)
+def test_weights_are_flat_arrays_of_finite_numbers(tmp_path: Path, edges: str, said: str) -> None:
+    program = MATRIX + definition("weights", ROWS.replace("{}", edges))
+    if said:
+        assert said in refused(tmp_path, "weights", program)
+    else:
+        load(written(tmp_path, "weights", program))
+
+
+def test_a_partition_may_give_lists_and_minibatches_of_one(tmp_path: Path) -> None:
+    body = "return [list(range(k, len(labels), num_clients)) for k in range(num_clients)]"
+    file = written(tmp_path, "partition", definition("partition", body))
+    file.write_text(file.read_text().replace("task: {", "task: {batch_size: 1, "))
+    assert check_ready(load(file)) is not None
+
+
+def test_a_compressor_may_decode_to_a_view(tmp_path: Path) -> None:
+    program = """
+from netdfl.extend import Compressor, EncodedVector, to_array, to_tensor
+class Mean(Compressor):
+    def variance(self, dim): return 1.0
+    def compress(self, x, rng): return EncodedVector(len(x), {"mean": to_array(x.mean().reshape(1))})
+    def decompress(self, encoded): return to_tensor(encoded.arrays["mean"]).clone().expand(encoded.dim)
+"""
+    load(written(tmp_path, "compression", program + definition("compression", "return Mean()")))

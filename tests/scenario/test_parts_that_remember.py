@@ -117,3 +117,19 @@ def test_netdfls_own_algorithms_pass_as_a_users(name: str, tmp_path: Path) -> No
     text += f"def mine(exchange, /): return ALGORITHMS[{name!r}].build(exchange)\n"
     text += f"mine = replace(ALGORITHMS[{name!r}], build=mine)\n"
     check(text, tmp_path, refused=False, topology=topology)
+
+
+def test_an_algorithm_is_tried_with_what_it_is_told_in_a_run(tmp_path: Path) -> None:
+    program = (
+        SOLVER.replace("BODY", "pass").replace("METHOD", "dfedavg")
+        + """
+
+def told(exchange, /):
+    assert exchange.num_rounds == 4 and exchange.wait.need == 2
+    return mine(exchange)
+"""
+    )
+    (tmp_path / "own.py").write_text(program)
+    text = SCENARIO.replace("{}", "full", 1).replace("own:mine", "own:told")
+    (tmp_path / "s.yaml").write_text(text + "wait: {for: {quorum: 2}}\n")
+    load(tmp_path / "s.yaml")

@@ -70,6 +70,32 @@ def test_a_run_is_resumed_and_replayed_from_what_it_was_made_from(name: str, sce
     assert what_changed(run) == [f"{tmp_path / name} is gone"]
 
 
+@pytest.mark.parametrize("how", ["beside", "in the working directory", "on the path"])
+def test_modules_are_known_wherever_they_are_imported_from(
+    how: str, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python imports a module of the working directory, or of its path, as any other: by its own name."""
+    home = tmp_path / how.replace(" ", "_")
+    home.mkdir()
+    name, helper = f"pace_{len(how)}", f"helper_{len(how)}"
+    (home / f"{name}.py").write_text(f"import {helper}\n" + PACE.replace("1000", f"{helper}.NS"))
+    (home / f"{helper}.py").write_text("NS = 1000\n")
+    if how == "beside":
+        shutil.copy(tmp_path / "graph.csv", home)
+        scenario = home / "s.yaml"
+    scenario.write_text(SCENARIO.replace("pace:", f"{name}:"))
+    if how == "on the path":
+        monkeypatch.syspath_prepend(home)
+    elif how == "in the working directory":
+        monkeypatch.chdir(home)
+    run = netdfl.run(netdfl.load(scenario), out=tmp_path / "run", page=False).run.path
+    assert what_changed(run) == []
+    for file in (home / f"{name}.py", home / f"{helper}.py"):
+        put_back = edited(file)
+        assert what_changed(run) == [f"{file} was edited"]
+        put_back()
+
+
 @pytest.mark.usefixtures("without_curves", "unsaved")
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_sweep_does_not_mix_runs_from_before_and_after_an_edit(

@@ -104,7 +104,7 @@ def _num_graphs(scenario: Scenario, topology: Topology) -> int:
 
 def _negative_weights_suit(scenario: Scenario, matrices: Sequence[MixingMatrix]) -> Iterator[CheckFinding]:
     """Check that negative weights, which some matrices that mix fast have, do not move nodes apart."""
-    if all(min(matrix.on_edges.min(initial=0), matrix.on_self.min()) >= 0 for matrix in matrices):
+    if all(min(matrix.on_edges.min(initial=0), matrix.on_self.min()) >= -_TOLERANCE for matrix in matrices):
         return
     what = f"{scenario.topology.kind} with {scenario.topology.weights.kind} weights has negative ones"
     if "column" in scenario.algorithm.traits.needs:

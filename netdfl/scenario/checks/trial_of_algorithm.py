@@ -7,9 +7,10 @@ remembers in itself, and not in the state that it returns, is one thing for all 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.errors import OwnPartError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from netdfl.training.base import Update
 
 _DIM, _ROUNDS = 64, 2
-_MOST_NODES, _MOST_EDGES = 64, 2048
-"""The largest network on which all nodes are played; of a larger one two nodes train, and none mixes."""
+_NODES = 8
+"""The number of nodes in play. Where a larger network can't be made with so few, two nodes train, and none mixes."""
 
 
 def try_algorithm(part: Part, scenario: Scenario) -> None:
@@ -36,8 +37,7 @@ def try_algorithm(part: Part, scenario: Scenario) -> None:
     from netdfl.algorithms.own import lacking
 
     def build() -> Algorithm:
-        exchange = Exchange(common_start=isinstance(scenario.task, Training), streams=Streams(scenario.seed))
-        made: Algorithm = part.build(exchange)
+        made: Algorithm = part.build(_exchange(scenario))
         return made
 
     algorithm = build()
@@ -47,7 +47,7 @@ def try_algorithm(part: Part, scenario: Scenario) -> None:
     for what, lacks in lacking(family, algorithm.start, algorithm.local, algorithm.mixing):
         require(False, part, f"made an algorithm whose {what} lacks {lacks}", "docs/extend.md has what each part has")
     try:
-        network = build_network(scenario)
+        network = _small_network(scenario)
     except Exception:  # what is wrong with the graph or its weights is told at their own places
         return
     require(
@@ -58,14 +58,30 @@ def try_algorithm(part: Part, scenario: Scenario) -> None:
     )
 
 
+def _exchange(scenario: Scenario) -> Exchange:
+    """Return the settings of exchanges for a trial, in which all messages arrive, at once and as they are."""
+    return Exchange(
+        wait=WaitPolicy(need=scenario.wait.need, stale=scenario.wait.stale),
+        common_start=isinstance(scenario.task, Training),
+        num_rounds=scenario.rounds,
+        streams=Streams(scenario.seed),
+    )
+
+
+def _small_network(scenario: Scenario) -> Network:
+    if scenario.nodes > _NODES:
+        with suppress(Exception):
+            return build_network(scenario.model_copy(update={"nodes": _NODES}))
+    return build_network(scenario)
+
+
 def _nodes_share_nothing(build: Callable[[], Algorithm], network: Network) -> bool:
     """Return whether nodes that share an algorithm train and mix as nodes do that have one each.
 
     An algorithm that fails on the toy problem may need another one, and passes, unless OwnPartError says what it did.
     """
     clients = [node for node in range(network.num_nodes) if node != network.server]
-    is_small = len(clients) <= _MOST_NODES and network.graph(0).num_edges <= _MOST_EDGES
-    nodes = clients if is_small else clients[:2]
+    nodes = clients if len(clients) <= _NODES else clients[:2]
     shared = build()
     try:
         together = _played(dict.fromkeys(nodes, shared), network)

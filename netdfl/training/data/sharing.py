@@ -25,7 +25,8 @@ def share_out(data: SharedData, partition: Any, num: int, streams: Streams) -> t
     if partition.kind == given_by_file.__name__:
         parts, notes = _as_given(data, partition, num, streams)
     else:
-        parts, notes = partition.build(_labels(data, partition), num, streams), []
+        drawn = partition.build(_labels(data, partition), num, streams)
+        parts, notes = [np.asarray(part, np.int64) for part in drawn], []
     if partition.own or partition.kind == given_by_file.__name__:
         notes = [*notes, *_unevenly_used(parts, len(data.train), partition.kind)]
     return parts, notes
