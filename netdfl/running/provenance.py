@@ -66,8 +66,9 @@ def _modules(scenario: Scenario) -> list[Path]:
     found = set(imported_from(str(came)))
     loaded = {name: Path(file) for name, module in list(sys.modules.items()) if (file := _file_of(module))}
     for _, part in own_parts(scenario):
-        home = loaded.get(part.kind.partition(":")[0].partition(".")[0])
-        if home is None or "site-packages" in home.parts:
+        top = part.kind.partition(":")[0].partition(".")[0]
+        home = loaded.get(top)
+        if home is None or top == "netdfl" or "site-packages" in home.parts:
             continue
         folder, is_package = home.parent, home.name == "__init__.py"
         for name, path in loaded.items():

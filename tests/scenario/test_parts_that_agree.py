@@ -46,7 +46,7 @@ class Dithered(Compressor):
     def compress(self, x, rng): return EncodedVector(len(x), {"values": to_array(x + CHANCE.normal())})
     def decompress(self, encoded): return to_tensor(encoded.arrays["values"]) * 1
 """
-    told = "encoded one vector in two ways" if what == "compression" else "gives something else each time"
+    told = "encoded one vector in two ways" if what == "compression" else "gives something else when it is asked again"
     program += definition(what, BY_CHANCE[what])
     assert f"the {what} 'parts:mine' {told}" in refused(tmp_path, what, program)
     given = {kind for kind, contract in CONTRACTS.items() if {"streams", "seed"} & set(contract.context)}

@@ -60,9 +60,10 @@ def mine(exchange, /, *, sgd: AnySgd = AnySgd(local_steps=1)):
     return gossip(exchange, local_sgd(sgd), mixing=Own())
 """
 TOLD = "the algorithm 'own:mine' gives nodes other models if they share its parts, as in the simulated world"
+BY_CHANCE = "the algorithm 'own:mine' gives other models when it is played again"
 
 
-def check(program: str, tmp_path: Path, *, refused: bool, topology: str = "ring") -> None:
+def check(program: str, tmp_path: Path, *, refused: bool, topology: str = "ring", told: str = TOLD) -> None:
     (tmp_path / "own.py").write_text(program)
     (tmp_path / "s.yaml").write_text(SCENARIO.replace("{}", topology, 1))
     if not refused:
@@ -70,8 +71,7 @@ def check(program: str, tmp_path: Path, *, refused: bool, topology: str = "ring"
         return
     with pytest.raises(ScenarioError) as caught:
         load(tmp_path / "s.yaml")
-    assert TOLD in str(caught.value)
-    assert "keep what a part remembers in its state, not in itself" in str(caught.value)
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,8 @@ def test_a_solver_that_shares_what_it_remembers_is_refused(
     program = SOLVER.replace("BODY", body).replace("METHOD", algorithm)
     if algorithm != "dfedavg":
         program += f'\n\nmine = replace(ALGORITHMS["{algorithm}"], build=mine)\n'
-    check(program, tmp_path, refused=refused, topology=topology)
+    told = BY_CHANCE if "default_rng" in body else TOLD
+    check(program, tmp_path, refused=refused, topology=topology, told=told)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ remembers in itself, and not in the state that it returns, is one thing for all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -50,12 +50,8 @@ def try_algorithm(part: Part, scenario: Scenario) -> None:
         network = _small_network(scenario)
     except Exception:  # what is wrong with the graph or its weights is told at their own places
         return
-    require(
-        _nodes_share_nothing(build, network),
-        part,
-        "gives nodes other models if they share its parts, as in the simulated world",
-        "keep what a part remembers in its state, not in itself, and draw from streams",
-    )
+    if fault := _fault(build, network):
+        require(False, part, *fault)
 
 
 def _exchange(scenario: Scenario) -> Exchange:
@@ -75,22 +71,32 @@ def _small_network(scenario: Scenario) -> Network:
     return build_network(scenario)
 
 
-def _nodes_share_nothing(build: Callable[[], Algorithm], network: Network) -> bool:
-    """Return whether nodes that share an algorithm train and mix as nodes do that have one each.
+def _fault(build: Callable[[], Algorithm], network: Network) -> tuple[str, str] | None:
+    """Return what is wrong if nodes that share an algorithm do not train and mix as nodes that have one each.
 
-    An algorithm that fails on the toy problem may need another one, and passes, unless OwnPartError says what it did.
+    It comes with a remedy. An algorithm that fails on the toy problem may need another one, and passes, unless
+    OwnPartError says what it did.
     """
     clients = [node for node in range(network.num_nodes) if node != network.server]
     nodes = clients if len(clients) <= _NODES else clients[:2]
     shared = build()
     try:
         together = _played(dict.fromkeys(nodes, shared), network)
-        apart = _played({node: build() for node in nodes}, network)
+        apart, again = (_played({node: build() for node in nodes}, network) for _ in range(2))
     except OwnPartError:
         raise
     except Exception:
-        return True
-    pairs = zip(together, apart, strict=True)
+        return None
+    if not _equal(apart, again):
+        return "gives other models when it is played again", "draw from streams, and take nothing from a clock"
+    if not _equal(together, apart):
+        what = "gives nodes other models if they share its parts, as in the simulated world"
+        return what, "keep what a part remembers in its state, not in itself"
+    return None
+
+
+def _equal(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    pairs = zip(ones, others, strict=True)
     return all(bool(((x == y) | (x.isnan() & y.isnan())).all()) for x, y in pairs)
 
 

@@ -61,9 +61,9 @@ def require(holds: bool, part: Part, did: str, remedy: str = "") -> None:
         raise misfit(part.own, part.kind, did, function_of(part), remedy)
 
 
-def require_again(same: bool, part: Part, remedy: str = "draw from streams: streams.rng('a name')") -> None:
+def require_again(same: bool, part: Part, remedy: str = "draw from streams: streams.rng('a name', round)") -> None:
     """Require that a part gave the `same` twice. Nodes and machines call it each for itself, and must agree."""
-    require(same, part, "gives something else each time that it is called with the same seed", remedy)
+    require(same, part, "gives something else when it is asked again, or in another order", remedy)
 
 
 def function_of(part: Part) -> Function:

@@ -39,8 +39,9 @@ def _topology(part: Part, scenario: Scenario) -> None:
     made = topology.num_nodes
     require(made == scenario.num_nodes, part, f"made a graph of {made} nodes and was given {scenario.num_nodes}")
     with using(part, "when its graph was drawn"):
-        for round in range(min(_ROUNDS, scenario.rounds)):
-            require_again(topology.graph(round).edges == again.graph(round).edges, part)
+        rounds = range(min(_ROUNDS, scenario.rounds))
+        drawn = {round: topology.graph(round).edges for round in rounds}
+        require_again(drawn == {round: again.graph(round).edges for round in reversed(rounds)}, part)
 
 
 def _weights(part: Part, scenario: Scenario) -> None:
@@ -66,7 +67,11 @@ def _selection(part: Part, scenario: Scenario) -> None:
     selection, again = (part.build(scenario.num_nodes, Streams(scenario.seed)) for _ in range(2))
     with using(part, "when it selected"):
         chosen = selection.select(0, 0, candidates)
-        require_again(list(chosen) == list(again.select(0, 0, candidates)), part)
+        kind = type(chosen).__name__
+        require(not isinstance(chosen, np.ndarray), part, f"selected a {kind}", "return a tuple of node numbers")
+        rounds = range(min(_ROUNDS, scenario.rounds))
+        found = {round: list(selection.select(0, round, candidates)) for round in rounds}
+        require_again(found == {round: list(again.select(0, round, candidates)) for round in reversed(rounds)}, part)
         require(set(chosen) <= set(candidates), part, f"selected {chosen} among {candidates}")
 
 
@@ -141,7 +146,8 @@ def _compute(part: Part, scenario: Scenario) -> None:
     time, again = part.build(Streams(scenario.seed)), part.build(Streams(scenario.seed))
     with using(part, "when it was asked for a time"):
         took = time(0, 0)
-        require_again(took == again(0, 0), part)
+        nodes = range(scenario.num_nodes)
+        require_again([again(node, 0) for node in reversed(nodes)][-1] == took, part)
         gave = f"gave {took!r} as nanoseconds of node 0 in round 0"
         require(isinstance(took, int) and took >= 0, part, gave, "return an int of 0 or more, as by int(...)")
 
