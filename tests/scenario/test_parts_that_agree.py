@@ -151,3 +151,42 @@ class Mean(Compressor):
     def decompress(self, encoded): return to_tensor(encoded.arrays["mean"]).clone().expand(encoded.dim)
 """
     load(written(tmp_path, "compression", program + definition("compression", "return Mean()")))
+
+
+IN_ORDER = """
+import numpy as np
+from netdfl.extend import Graph, Topology
+class Chosen:
+    receivers_know = True
+    def __init__(self, rng): self.rng = rng
+    def select(self, node, round, candidates): return tuple(self.rng.permutation(candidates)[:2].tolist())
+class Array(Chosen):
+    def select(self, node, round, candidates): return np.array(candidates)
+def moving(num_nodes, streams):
+    rng = streams.rng("mine")
+    def draw(block):
+        order = rng.permutation(num_nodes).tolist()
+        return Graph.undirected(num_nodes, [(order[at - 1], order[at]) for at in range(num_nodes)])
+    return Topology(num_nodes, draw, directed=False, redraw_every=1)
+def times(streams):
+    rng = streams.rng("mine")
+    return lambda node, round: int(rng.integers(10**9))
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "said"),
+    [
+        ("topology", "return moving(num_nodes, streams)", "in another order"),
+        ("selection", "return Chosen(streams.rng('mine'))", "in another order"),
+        ("selection", "return Array(streams.rng('mine'))", "selected nodes as an array of numpy"),
+        ("compute time", "return times(streams)", "in another order"),
+    ],
+)
+def test_a_part_that_depends_on_the_order_of_calls_is_refused(tmp_path: Path, what: str, body: str, said: str) -> None:
+    """One generator for all calls gives each node another graph, though its seed is the scenario's."""
+    file = written(tmp_path, what, IN_ORDER + definition(what, body))
+    file.write_text(file.read_text().replace("nodes: 4", "nodes: 7").replace("rounds: 2", "rounds: 5"))
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+    assert said in str(caught.value)

@@ -134,3 +134,9 @@ def told(exchange, /):
     text = SCENARIO.replace("{}", "full", 1).replace("own:mine", "own:told")
     (tmp_path / "s.yaml").write_text(text + "wait: {for: {quorum: 2}}\n")
     load(tmp_path / "s.yaml")
+
+
+def test_an_algorithm_that_goes_by_a_clock_is_told_so(tmp_path: Path) -> None:
+    body = "import time; x = x + (time.perf_counter_ns() % 1000003)"
+    program = SOLVER.replace("BODY", body).replace("METHOD", "dfedavg")
+    check(program, tmp_path, refused=True, told=BY_CHANCE)

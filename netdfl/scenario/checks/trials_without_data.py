@@ -67,8 +67,8 @@ def _selection(part: Part, scenario: Scenario) -> None:
     selection, again = (part.build(scenario.num_nodes, Streams(scenario.seed)) for _ in range(2))
     with using(part, "when it selected"):
         chosen = selection.select(0, 0, candidates)
-        kind = type(chosen).__name__
-        require(not isinstance(chosen, np.ndarray), part, f"selected a {kind}", "return a tuple of node numbers")
+        is_array = isinstance(chosen, np.ndarray)
+        require(not is_array, part, "selected nodes as an array of numpy", "return a tuple of node numbers")
         rounds = range(min(_ROUNDS, scenario.rounds))
         found = {round: list(selection.select(0, round, candidates)) for round in rounds}
         require_again(found == {round: list(again.select(0, round, candidates)) for round in reversed(rounds)}, part)
