@@ -20,7 +20,7 @@ class InProcess(Runner):
 
     def ended(self) -> Iterator[tuple[Path, int | None]]:
         for each in self.order.cells:
-            code = run_or_resume(each.scenario, each.sets, each.path, 1, self.order.manner)
+            code = run_or_resume(each.load(), each.path, 1, self.order.manner)
             path_beside(each.path, "exit").write_text(f"{code}\n", encoding="utf-8")
             type(self).made += 1
             yield each.path, code

@@ -99,15 +99,20 @@ class CounterfactualPlayer:
     """
 
     def __init__(
-        self, scenario: Scenario, executor: VariantExecutor, variants: Counterfactuals, journal: PlayJournal, parts: str
+        self,
+        scenario: Scenario,
+        executor: VariantExecutor,
+        variants: Counterfactuals,
+        journal: PlayJournal,
+        sources: str,
     ) -> None:
         """Run the `variants` of `scenario` with `executor`, and store the outcomes in `journal`.
 
-        `parts` is a hash of the user's modules beside the scenario.
+        `sources` is a hash of the user's modules and of the files that the scenario names.
         """
         self.scenario, self.variants = scenario, variants
         self.executor, self._journal = executor, journal
-        self._salt = f"{version_of('netdfl')} {parts}"
+        self._salt = f"{version_of('netdfl')} {sources}"
         self.played = 0
 
     def known(self, candidates: Collection[Candidate]) -> bool:

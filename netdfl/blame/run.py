@@ -22,7 +22,7 @@ from netdfl.record.remarks import counts_the_living
 from netdfl.record.run import Run, open_run
 from netdfl.replaying.checking import replayable
 from netdfl.scenario.load import load
-from netdfl.scenario.loading.identity import hash_of_parts
+from netdfl.scenario.loading.sources import hash_of_sources
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import SimulatedOptions
@@ -126,7 +126,7 @@ def open_blame(
     candidates = find_candidates(scenario, base.rows.messages, compute, clients, base.rows.waits, messages=messages)
     candidates = [each for each in candidates if each.kind not in but]
     variants = Counterfactuals(scenario, base.rows.messages)
-    player = CounterfactualPlayer(scenario, executor, variants, PlayJournal(folder), hash_of_parts(scenario))
+    player = CounterfactualPlayer(scenario, executor, variants, PlayJournal(folder), hash_of_sources(scenario))
     likely = by_likelihood(candidates, base.rows)[: limits.candidates]
     return RunBlame(run.path, Blame(chosen, outcome, candidates), player, likely, limits, play_s)
 

@@ -5,8 +5,9 @@ floats with a correction); on numpy, which draws the data's shares and sums vect
 version of PyTorch: its builds (`+cpu`) and kinds of processors are not compared. Libraries of the wire carry bytes. The
 effect of two states of netdfl's code with one version is unknown; the difference is reported.
 
-Each machine loads and shares out the data for itself. So a digest of the shares is compared, too, as if it were a
-version: where files differ, or a user's part draws without a seed, two clients would train on the same examples.
+Each machine imports the user's modules, and loads and shares out the data, for itself. So digests of the modules and of
+the shares are compared, too, as if they were versions: where modules differ, two nodes would run two algorithms; where
+files differ, or a user's part draws without a seed, two clients would train on the same examples.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from netdfl.core.files import PACKAGE, version_of
 Versions: TypeAlias = Mapping[str, str]
 """Software versions by the name of the software; a missing one is unknown, or does not matter."""
 Choice: TypeAlias = Callable[[Versions, Versions], list[str]]
-CODE, DATA, PYTHON, TORCH = "code", "data", "python", "torch"
+CODE, DATA, MODULES, PYTHON, TORCH = "code", "data", "modules", "python", "torch"
 PACKAGES = ("netdfl", TORCH, "numpy", "grpcio", "protobuf", "cryptography")
-NAMES = (PYTHON, *PACKAGES, CODE, DATA)
-DECIDING = ("netdfl", PYTHON, TORCH, "numpy", DATA)
+NAMES = (PYTHON, *PACKAGES, CODE, MODULES, DATA)
+DECIDING = ("netdfl", PYTHON, TORCH, "numpy", MODULES, DATA)
 """The names of the software on which numerical results depend."""
 REMEDY = "install the same versions on all"
+SAME_MODULES = "give all machines the same modules; whoever edits one while a fleet runs starts the fleet anew"
 SAME_DATA = "give all machines the same files, and draw nothing without a seed"
 MOST_LETTERS = 40
 
@@ -80,6 +82,8 @@ def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
     names = deciding(theirs, ours)
     if not names:
         return ""
+    if set(names) <= {MODULES, DATA} and MODULES in names:
+        return f"{who} has other modules of your own than {where}: {SAME_MODULES}"
     if names == [DATA]:
         return f"{who} shares out other examples than {where}: {SAME_DATA}"
     differ = f"{_listed(names, theirs)}, {where} on {_listed(names, ours)}"

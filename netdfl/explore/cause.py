@@ -219,7 +219,7 @@ def find_predicates(scenario: Scenario, names: Sequence[str] | None = None) -> l
 
     Raises InputError if one can't be imported.
     """
-    directory = str(scenario.file.parent) if scenario.file is not None else "."
+    directory = str(scenario.folder)
     return [_find(name, directory) for name in names or scenario.explore.find if name != VERDICT]
 
 

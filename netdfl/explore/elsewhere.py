@@ -20,8 +20,8 @@ from netdfl.explore.cause import find_predicates
 from netdfl.explore.execute import Executor
 from netdfl.explore.pool import RunAll, TrialResult, TrialRunner
 from netdfl.explore.trial import Trial
-from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.scenario.loading.sources import files_of
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import CellOrder, RunnerChoice, StudyOrder, last_printed
 
@@ -44,7 +44,7 @@ def engine_workers(scenario: Scenario, folder: Path, engine: RunnerChoice) -> It
         parts = [trials[first : first + PART] for first in range(0, len(trials), PART)]
         if not parts:
             return
-        orders = [_order(folder, place, scenario.world.kind, part) for part in parts]
+        orders = [_order(folder, place, scenario, part) for part in parts]
         yield from _run(engine, orders)
 
     with writing(folder, RunError):
@@ -56,10 +56,11 @@ def engine_workers(scenario: Scenario, folder: Path, engine: RunnerChoice) -> It
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _order(folder: Path, place: Path, world: str, part: Sequence[Trial]) -> CellOrder:
+def _order(folder: Path, place: Path, scenario: Scenario, part: Sequence[Trial]) -> CellOrder:
     work, argument = f"{__name__}:{run_trials.__name__}", _TRIALS.dump_json(list(part)).decode()
     path = (place / f"{part[0].number}").absolute()
-    return CellOrder((folder / EXPLORED).absolute(), (), path, world, work=work, argument=argument)
+    file, sources = (folder / EXPLORED).absolute(), files_of(scenario)
+    return CellOrder(file, (), path, scenario.world.kind, work=work, argument=argument, sources=sources)
 
 
 def _run(engine: RunnerChoice, orders: Sequence[CellOrder]) -> Iterator[TrialResult]:
@@ -86,7 +87,7 @@ def _results(path: Path, code: int | None) -> Sequence[TrialResult]:
 
 def run_trials(order: CellOrder) -> int:
     """Run the trials of an order on this machine, and write their results to the directory that it names."""
-    scenario = load(order.scenario, order.sets)
+    scenario = order.load()
     trial_runner = TrialRunner(scenario, find_predicates(scenario), Executor())
     results = [trial_runner.run(trial) for trial in _TRIALS.validate_json(order.argument)]
     order.path.mkdir(parents=True, exist_ok=True)

@@ -20,11 +20,12 @@ from netdfl.explore.cause import FailureCause, find_predicates, is_raised
 from netdfl.explore.elsewhere import engine_workers
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.faults import Baseline, allowed
-from netdfl.explore.journal import Journal
+from netdfl.explore.journal import SOURCES, Journal
 from netdfl.explore.pool import RunAll, TrialResult, TrialRunner, workers
 from netdfl.explore.search import Search
 from netdfl.explore.trial import Trial
-from netdfl.scenario.loading.identity import hash_of_parts, hashes
+from netdfl.scenario.loading.identity import hashes
+from netdfl.scenario.loading.sources import sources_of
 from netdfl.scenario.model.explore import FaultKind
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
@@ -165,8 +166,8 @@ class Exploration:
         search = Search(self.scenario, self.course, self.rates, self.seed, self.guided)
         explored = ExplorationResult(self.scenario, left_out=self.left_out)
         journal = None if self.folder is None else Journal(self.folder, *self._settings())
-        if journal is not None and self.scenario.file is not None:  # what was found has its parts from there
-            journal.write(ORIGIN, json.dumps({"directory": str(self.scenario.file.parent)}) + "\n")
+        if journal is not None:  # what was found has its parts from there
+            journal.write(ORIGIN, json.dumps({"directory": str(self.scenario.folder)}) + "\n")
         lines = () if journal is None else journal.read()
         known = {ran.number: ran for _, ran in lines if not ran.is_of_old_form}
         try:
@@ -217,7 +218,7 @@ class Exploration:
         The first entry has this netdfl version's hash of the scenario, the others have the hashes of earlier versions.
         """
         rest = {
-            "parts": hash_of_parts(self.scenario),
+            SOURCES: sources_of(self.scenario),
             "seed": self.seed,
             "guided": self.guided,
             "netdfl": version_of("netdfl"),

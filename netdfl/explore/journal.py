@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,7 +17,7 @@ from netdfl.core.files import OTHER_OUT, open_whole, read_plain, write_whole, wr
 from netdfl.explore.pool import TrialResult
 from netdfl.explore.trial import Trial
 
-RUNS, SETTINGS, VERSION = "runs.jsonl", "settings.json", "netdfl"
+RUNS, SETTINGS, VERSION, SOURCES = "runs.jsonl", "settings.json", "netdfl", "sources"
 _TRIAL, _RAN = TypeAdapter(Trial), TypeAdapter(TrialResult)
 """JSON converters for the two halves of a line of the exploration's journal: the trial, and its result."""
 KEPT = "; what was found is kept"
@@ -42,13 +43,12 @@ class Journal:
         file = self.folder / SETTINGS
         if file.exists():
             before = json.loads(read_plain(file))
-            differ = [[key for key in each if before.get(key) != each[key]] for each in (settings, *earlier)]
-            changed = min(differ, key=len)
+            changed = min((_differing(before, each) for each in (settings, *earlier)), key=len)
             if changed == [VERSION]:
                 self._set_aside(str(before.get(VERSION)))
             elif changed:
                 raise InputError(
-                    f"{self.folder} is of another exploration ({', '.join(changed)} differs): the scenario, its parts "
+                    f"{self.folder} is of another exploration ({', '.join(changed)} differs): the scenario, its files "
                     "or the seed have changed since; name another with --out DIR"
                 )
         elif any(self.folder.iterdir()):
@@ -85,3 +85,12 @@ class Journal:
     def close(self) -> None:
         """Close the journal's file."""
         os.close(self._fd)
+
+
+def _differing(before: dict[str, Any], settings: dict[str, Any]) -> list[str]:
+    """Return the names of settings that differ from those `before`, and of sources that were edited since."""
+    was, now = before.get(SOURCES, {}), settings[SOURCES]
+    return [
+        *(key for key in settings if key != SOURCES and before.get(key) != settings[key]),
+        *(name for name in was if now.get(name, was[name]) != was[name]),
+    ]

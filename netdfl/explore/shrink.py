@@ -234,7 +234,7 @@ def beside(scenario: Scenario, plain: Plain, sets: Sequence[str] = ()) -> Scenar
 
     Raises InputError.
     """
-    found = load(plain, sets, directory="." if scenario.file is None else str(scenario.file.parent))
+    found = load(plain, sets, directory=scenario.folder)
     found._file = scenario.file
     return found
 

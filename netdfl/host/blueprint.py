@@ -13,7 +13,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, Kind, NodeId, View
-from netdfl.core.versions import DATA, Versions, versions_here
+from netdfl.core.versions import DATA, MODULES, Versions, versions_here
 from netdfl.host.comparison import ModelComparison, comparison_of, shares_equally
 from netdfl.host.injection import by_node
 from netdfl.host.problem import FleetProblem
@@ -41,6 +41,7 @@ from netdfl.scenario.build import (
     used_links,
 )
 from netdfl.scenario.explain.link_rules import keep_order
+from netdfl.scenario.loading.sources import hash_of_modules
 from netdfl.scenario.model.network import AcknowledgedDelivery
 from netdfl.scenario.model.schema import KEPT_BYTES, Scenario
 from netdfl.scenario.model.task import Training
@@ -138,9 +139,10 @@ class Blueprint:
 
     @cached_property
     def versions(self) -> Versions:
-        """The versions of software, and a digest of the clients' shares of the data: machines compare these."""
-        software, shares = versions_here(trains=not self.plain), self.problem.shares_digest
-        return {**software, DATA: shares} if shares else software
+        """The versions of software, and digests of the user's modules and the clients' shares of data, to compare."""
+        digests = {MODULES: hash_of_modules(self.scenario), DATA: self.problem.shares_digest}
+        known = {name: digest for name, digest in digests.items() if digest}
+        return {**versions_here(trains=not self.plain), **known}
 
     @cached_property
     def links(self) -> LinksSpec:

@@ -7,18 +7,18 @@ files that the scenario names.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from netdfl.core.control import Life
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
-from netdfl.scenario.loading.identity import named_files
-from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.scenario.loading.resolved import plain_to_yaml, to_plain
+from netdfl.scenario.loading.sources import modules_of, named_files
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
 from netdfl.transport.security.credentials import Credentials
@@ -125,13 +125,19 @@ def pack(scenario: Scenario) -> dict[str, bytes]:
 
     They are the scenario, the files that it names and its modules. The scenario has the new names of the files.
     """
-    files: dict[str, bytes] = {}
-    text = to_yaml(scenario)
-    for number, path in enumerate(named_files(scenario)):
-        name = f"{NAMED}/{number}-{path.name}"
-        files[name] = path.read_bytes()
-        text = text.replace(str(path), name)
-    return files | {SCENARIO: text.encode()} | {name: path.read_bytes() for name, path in _modules(scenario)}
+    names = {str(path): f"{NAMED}/{number}-{path.name}" for number, path in enumerate(named_files(scenario))}
+    files = {name: Path(path).read_bytes() for path, name in names.items()}
+    modules = {name: path.read_bytes() for name, path in carried_modules(scenario).items()}
+    return files | {SCENARIO: plain_to_yaml(_renamed(to_plain(scenario), names)).encode()} | modules
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return the plain value with the texts in `names` replaced, at any depth."""
+    if isinstance(value, dict):
+        return {key: _renamed(inner, names) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_renamed(inner, names) for inner in value]
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> None:
@@ -142,8 +148,13 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> None:
         place.write_bytes(content)
 
 
-def _modules(scenario: Scenario) -> Iterator[tuple[str, Path]]:
-    for part in [] if scenario.file is None else files_beside(scenario.file):
-        files = (file for file in sorted(part.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
-        for file in files if part.is_dir() else [part]:
-            yield str(file.relative_to(part.parent)), file
+def carried_modules(scenario: Scenario) -> dict[str, Path]:
+    """Return the files of the user's modules, and those beside them in packages, by their names on another machine."""
+    files = {}
+    for part in files_beside(str(scenario.folder)) if scenario.file is not None else ():
+        inside = (file for file in sorted(part.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
+        files.update({str(file.relative_to(part.parent)): file for file in (inside if part.is_dir() else [part])})
+    for name, file in modules_of(scenario).items():
+        end = "/__init__.py" if file.name == "__init__.py" else ".py"
+        files.setdefault(name.replace(".", "/") + end, file)
+    return files

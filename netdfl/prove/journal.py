@@ -13,7 +13,8 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import OTHER_OUT, read_plain, version_of, write_whole, writing
 from netdfl.prove.enumeration import AnsweredPart
 from netdfl.prove.proof import ScenarioProof
-from netdfl.scenario.loading.identity import hash_of_parts, scenario_hash
+from netdfl.scenario.loading.identity import scenario_hash
+from netdfl.scenario.loading.sources import hash_of_sources
 
 FILE = "progress.json"
 _PARTS = TypeAdapter(dict[str, AnsweredPart])
@@ -47,7 +48,7 @@ def _key(proof: ScenarioProof) -> str:
     """Return a hash of everything on which the schedules of a proof and their order depend."""
     said = {
         "scenario": scenario_hash(proof.scenario),
-        "parts": hash_of_parts(proof.scenario),
+        "sources": hash_of_sources(proof.scenario),
         "bound": str(proof.bound),
         "properties": [each.name for each in proof.properties],
         "without": list(proof.without),

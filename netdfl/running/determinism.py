@@ -72,8 +72,7 @@ def run_logged(scenario: Scenario, out: Path) -> str:
 def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -> list[str]:
     """Run the scenario in `file` in another process; return the log's hash, then places that draw unseeded numbers."""
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
-    parts = [str(scenario.file.parent)] if scenario.file is not None else []
-    path = os.pathsep.join([*parts, *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(scenario.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "netdfl.running.determinism", str(file), str(out), *sets],
         env=os.environ | {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "2", "PYTHONPATH": path},

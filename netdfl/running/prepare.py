@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:
     """Write the files that precede a run: the resolved scenario, digests of its sources, and the graph of round 0."""
     directory.write("scenario.yaml", to_yaml(scenario))
-    if scenario.file is not None and not (directory.path / ORIGIN).exists():
-        directory.write_json(ORIGIN, {"directory": str(scenario.file.parent)})
+    if not (directory.path / ORIGIN).exists():
+        directory.write_json(ORIGIN, {"directory": str(scenario.folder)})
     if scenario.record.messages != ALL:
         directory.write_json(SAMPLING, {"messages": scenario.record.messages})
     write_provenance(scenario, directory)

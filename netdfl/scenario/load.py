@@ -110,6 +110,7 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
         problems = problems_of(mistakes, document, folder)
         wrong = frozenset(str(error["loc"][0]) for error in mistakes if error["loc"])
         scenario = _without(document.data, wrong, folder)
+    scenario._folder = Path(folder).resolve()
     if scenario.underlay is not None:
         scenario, understood, found_wrong = _with_underlay(scenario, document, wrong)
         notices += understood

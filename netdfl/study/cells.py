@@ -19,9 +19,13 @@ from netdfl.core.errors import InputError, Problem, RunError, problems_in
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.types import Json
 from netdfl.record.judge import WELL
+from netdfl.record.plain_json import dump_json
 from netdfl.running.provenance import other_versions, what_was_edited
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
+from netdfl.scenario.loading.resolved import to_plain
+from netdfl.scenario.loading.sources import Digests, files_of
+from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.keeping import FINISHED, Manner, kept
 from netdfl.study.plan import Cell
@@ -91,12 +95,23 @@ class CellResult:
 
 @dataclass(frozen=True)
 class CellJob:
-    """A cell (one run of a study) that has to be run: its scenario file, its run directory, and its world."""
+    """A cell (one run of a study) that has to be run.
+
+    Attributes:
+        scenario: the scenario file.
+        text: the cell's own scenario, as it is when the study begins, in JSON.
+        cell: the cell.
+        path: its run directory.
+        world: its kind of world.
+        sources: the digests of the user's modules and of named files, by path.
+    """
 
     scenario: Path
+    text: str
     cell: Cell
     path: Path
     world: str
+    sources: Digests = field(default_factory=dict)
     cost_s: float = 0.0
     """The CPU time in s that the run will take; 0 if it is not known."""
     notices: tuple[str, ...] = ()
@@ -128,7 +143,9 @@ def look(
         path, untimed = _place(folder, loaded), untimed_work(loaded)
         ran = finished(cell, path)
         if ran is None:
-            waiting.append(CellJob(scenario, cell, path, loaded.world.kind, notices=loaded.notices, untimed=untimed))
+            text, sources = dump_json(to_plain(loaded)), files_of(loaded)
+            job = CellJob(scenario, text, cell, path, loaded.world.kind, sources)
+            waiting.append(replace(job, notices=loaded.notices, untimed=untimed))
         else:
             others = (f"{each} when it was run: digits may differ" for each in other_versions(path))
             found.append(replace(ran, notices=(*loaded.notices, *others), untimed=untimed))
@@ -198,12 +215,7 @@ def run_all(
         return
     runner = make_runner()
     _check_places(runner, waiting)
-    for path in {job.path.parent for job in waiting}:
-        path.mkdir(parents=True, exist_ok=True)
-    orders = [
-        CellOrder(job.scenario.absolute(), job.cell.sets, path, job.world, job.cost_s)
-        for path, (job, *_) in by_path.items()
-    ]
+    orders = [_order(path, job) for path, (job, *_) in by_path.items()]
     progress.runner = runner
     try:
         runner.start(StudyOrder(orders, jobs, manner, until, needs))
@@ -211,6 +223,7 @@ def run_all(
             if path not in by_path:
                 raise RunError(f"{type(runner).__name__} says that {path} ended, which it was not asked to run")
             alike = by_path.pop(path)
+            path_beside(path, "yaml").unlink(missing_ok=True)
             if code is None:
                 continue
             for job in alike:
@@ -222,6 +235,19 @@ def run_all(
     progress.runner = None
     for job in (job for alike in by_path.values() for job in alike):
         done(_failed(job, BROKE, f"{type(runner).__name__} ended without it"))
+
+
+def _order(path: Path, job: CellJob) -> CellOrder:
+    """Return the order for the cell's run in the directory `path`, with its scenario in a file beside the directory.
+
+    Otherwise a scenario that is edited while the study goes on would change the runs that have not begun.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path_beside(path, "yaml")
+    file.write_text(job.text + "\n", encoding="utf-8")
+    origin = {"directory": str(job.scenario.resolve().parent)}
+    (path.parent / ORIGIN).write_text(dump_json(origin) + "\n", encoding="utf-8")
+    return CellOrder(file, (), path, job.world, job.cost_s, sources=job.sources)
 
 
 def _failed(job: CellJob, code: int, text: str) -> CellResult:

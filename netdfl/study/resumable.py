@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.record.directory import CHECKPOINTS, hold
 from netdfl.running.judged import FinishedRun
 from netdfl.running.run import resume, run
-from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.study.keeping import FINISHED, Manner, as_published, keep
 from netdfl.training.classification import Classification
@@ -33,15 +31,14 @@ MOST_HELD = 256 * 2**20
 """The most bytes of local rounds, of all nodes together, that may wait in memory for the next checkpoint."""
 
 
-def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int, manner: Manner = "whole") -> int:
-    """Run the cell in the directory `path`, from its checkpoints if it left any; return its exit code.
+def run_or_resume(scenario: Scenario, path: Path, jobs: int, manner: Manner = "whole") -> int:
+    """Run a cell's `scenario` in the directory `path`, from its checkpoints if it left any; return its exit code.
 
     `jobs` is the number of runs that share the disk; with 0, no checkpoints are written, as interrupted runs are not
     stored.
 
     Raises NetdflError.
     """
-    scenario = load(file, sets)
     if manner != "whole":
         scenario = as_published(scenario)
     finished = _resumed(path) if _is_simulated(scenario) else None

@@ -54,7 +54,7 @@ def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
 def _run(order: CellOrder, jobs: int, manner: Manner) -> int:
     from netdfl.study.resumable import drop_checkpoints, run_or_resume
 
-    code = run_or_resume(order.scenario, order.sets, order.path, jobs, manner)
+    code = run_or_resume(order.load(), order.path, jobs, manner)
     path_beside(order.path, "exit").write_text(f"{code}\n", encoding="utf-8")
     if code in FINISHED:
         drop_checkpoints(order.path)

@@ -54,7 +54,7 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
     Without a supervisor (`launched` is false), settings are left out that only a supervisor can carry out.
     """
     plain = to_plain(scenario)
-    text, folder = json.dumps(plain), "." if scenario.file is None else scenario.file.parent
+    text = json.dumps(plain)
 
     @cache
     def allows(setting: str) -> bool:
@@ -64,7 +64,7 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
         if _has(plain, key, value):
             return False
         try:
-            changed = to_plain(loads(text, [f"{key}={value}"], directory=folder))
+            changed = to_plain(loads(text, [f"{key}={value}"], directory=scenario.folder))
         except ScenarioError:
             return False
         return changed != plain

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from typing_extensions import override
@@ -35,8 +34,7 @@ class NamespacesWorld(ProcessesBasedWorld):
         self._socket = run / "control.sock"
         listen = f"unix:/proc/{os.getpid()}/fd/{self._folder}/control.sock"  # a socket's path may be 107 bytes long
         self._processes = ProcessesWorld(setting, listen=listen, place=self._place)
-        source = scenario.file.parent if scenario.file else Path.cwd()
-        network = PacketNetwork(run / "scenario.yaml", source)
+        network = PacketNetwork(run / "scenario.yaml", scenario.folder)
         assert isinstance(scenario.world, NamespacesOptions)
         self._packets = SupervisedNetwork(network, scenario, scenario.world.tcp, setting.directory)
 

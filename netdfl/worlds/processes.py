@@ -126,7 +126,7 @@ class ProcessesWorld:
     async def _make_plan(self) -> RunPlan:
         return RunPlan(
             directory=str(self.directory.path),
-            scenario_directory=str(self.scenario.file.parent if self.scenario.file else "."),
+            scenario_directory=str(self.scenario.folder),
             control=await self._control.start(),
             secret=self._secret,
             run_id=self._run_id,

@@ -6,7 +6,7 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from netdfl.measure.command import Settings, measure
 from netdfl.running.models import open_run
 from netdfl.running.provenance import what_changed
 from netdfl.running.run import resume
-from netdfl.scenario.loading.identity import hash_of_parts
+from netdfl.scenario.loading.sources import hash_of_sources
 from netdfl.study.sweep import sweep
 from tests.in_process import InProcess
 
@@ -70,16 +70,24 @@ def test_a_run_is_resumed_and_replayed_from_what_it_was_made_from(name: str, sce
     assert what_changed(run) == [f"{tmp_path / name} is gone"]
 
 
+@pytest.mark.parametrize("kind", ["module", "package"])
 @pytest.mark.parametrize("how", ["beside", "in the working directory", "on the path"])
 def test_modules_are_known_wherever_they_are_imported_from(
-    how: str, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, kind: str, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python imports a module of the working directory, or of its path, as any other: by its own name."""
+    """Python imports a module of the working directory, or of its path, as any other: by its own name.
+
+    Runs know them, and so do explorations, proofs and blames, by one hash.
+    """
     home = tmp_path / how.replace(" ", "_")
     home.mkdir()
-    name, helper = f"pace_{len(how)}", f"helper_{len(how)}"
-    (home / f"{name}.py").write_text(f"import {helper}\n" + PACE.replace("1000", f"{helper}.NS"))
-    (home / f"{helper}.py").write_text("NS = 1000\n")
+    name, helper = (f"{each}_{kind}_{len(how)}" for each in ("pace", "helper"))
+    files, before = (home / f"{name}.py", home / f"{helper}.py"), ""
+    if kind == "package":
+        (home / name).mkdir()
+        files, before = (home / name / "__init__.py", home / name / f"{helper}.py"), "from . "
+    files[0].write_text(f"{before}import {helper}\n" + PACE.replace("1000", f"{helper}.NS"))
+    files[1].write_text("NS = 1000\n")
     if how == "beside":
         shutil.copy(tmp_path / "graph.csv", home)
         scenario = home / "s.yaml"
@@ -90,10 +98,13 @@ def test_modules_are_known_wherever_they_are_imported_from(
         monkeypatch.chdir(home)
     run = netdfl.run(netdfl.load(scenario), out=tmp_path / "run", page=False).run.path
     assert what_changed(run) == []
-    for file in (home / f"{name}.py", home / f"{helper}.py"):
+    known = hash_of_sources(netdfl.load(scenario))
+    for file in files:
         put_back = edited(file)
         assert what_changed(run) == [f"{file} was edited"]
+        assert hash_of_sources(netdfl.load(scenario)) != known
         put_back()
+        assert hash_of_sources(netdfl.load(scenario)) == known
 
 
 @pytest.mark.usefixtures("without_curves", "unsaved")
@@ -120,6 +131,59 @@ def test_a_sweep_does_not_mix_runs_from_before_and_after_an_edit(
     assert swept(3) == 0
 
 
+class EditedMeanwhile(InProcess):
+    """Edits a file once the first run has ended."""
+
+    file: Path
+    change: tuple[str, str]
+
+    def ended(self) -> Iterator[tuple[Path, int | None]]:
+        for number, each in enumerate(super().ended()):
+            if not number:
+                self.file.write_text(self.file.read_text().replace(*self.change))
+            yield each
+
+
+@pytest.mark.usefixtures("without_curves", "unsaved")
+def test_a_sweep_goes_on_with_the_scenario_that_it_began_with(
+    scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for a sweep writes the next scenario meanwhile, in the same file."""
+    draw_nothing()
+    monkeypatch.setattr(EditedMeanwhile, "file", scenario, raising=False)
+    monkeypatch.setattr(EditedMeanwhile, "change", ("dim: 2", "dim: 200"), raising=False)
+    out = tmp_path / "out"
+    assert not sweep(scenario, [], out=out, seeds=3, jobs=1, console=Console(quiet=True), make_runner=EditedMeanwhile)
+    assert netdfl.load(scenario).task.model_dump()["dim"] == 200
+    found = [netdfl.load(file).task.model_dump()["dim"] for file in out.glob("*/cells/*/scenario.yaml")]
+    assert found == [2, 2, 2]
+    assert not list(out.glob("*/cells/*.yaml"))
+
+
+@pytest.mark.usefixtures("without_curves", "unsaved")
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_sweep_stops_where_what_its_scenario_names_is_edited_while_it_goes_on(
+    name: str,
+    scenario: Path,
+    tmp_path: Path,
+    draw_nothing: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw_nothing()
+    monkeypatch.setattr(EditedMeanwhile, "file", tmp_path / name, raising=False)
+    monkeypatch.setattr(EditedMeanwhile, "change", ("1", "2"), raising=False)
+    with pytest.raises(InputError, match=rf"/{name} was edited after the study began"):
+        sweep(
+            scenario,
+            [],
+            out=tmp_path / "out",
+            seeds=3,
+            jobs=1,
+            console=Console(quiet=True),
+            make_runner=EditedMeanwhile,
+        )
+
+
 @pytest.mark.usefixtures("without_curves", "unsaved")
 def test_a_sweep_says_which_runs_were_made_by_other_versions(
     scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]
@@ -140,11 +204,11 @@ def test_a_sweep_says_which_runs_were_made_by_other_versions(
 def test_explorations_proofs_and_blames_are_known_by_what_they_were_made_from(
     name: str, scenario: Path, tmp_path: Path
 ) -> None:
-    before = hash_of_parts(netdfl.load(scenario))
+    before = hash_of_sources(netdfl.load(scenario))
     put_back = edited(tmp_path / name)
-    assert hash_of_parts(netdfl.load(scenario)) != before
+    assert hash_of_sources(netdfl.load(scenario)) != before
     put_back()
-    assert hash_of_parts(netdfl.load(scenario)) == before
+    assert hash_of_sources(netdfl.load(scenario)) == before
 
 
 TABLE = """

@@ -121,7 +121,7 @@ def test_a_study_goes_on_after_ctrl_c(scenario: Path, tmp_path: Path, draw_nothi
     draw_nothing()  # test_tables.py looks at figures
     interrupt(scenario, out, signal.SIGINT, group=True)
     assert sweep(scenario, out=out, seeds=1, console=Console(quiet=True)) == 0
-    assert run_or_resume(scenario, ["seed=0"], tmp_path / "other", 1) == 0
+    assert run_or_resume(load(scenario, ["seed=0"]), tmp_path / "other", 1) == 0
     cell = cell_of(out)
     assert hash_of(cell) == hash_of(tmp_path / "other")
     assert not (cell / "checkpoints").exists()
@@ -143,7 +143,7 @@ def test_local_rounds_come_from_checkpoints_but_for_those_that_can_not_be_read(s
 
     def again() -> str:
         (run / "result.json").unlink(missing_ok=True)
-        assert run_or_resume(scenario, sets, run, 1) == 0
+        assert run_or_resume(load(scenario, sets), run, 1) == 0
         return hash_of(run)
 
     whole = again()
@@ -161,7 +161,7 @@ def test_local_rounds_come_from_checkpoints_but_for_those_that_can_not_be_read(s
 def test_a_run_that_goes_on_elsewhere_is_left_alone(scenario: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with hold(tmp_path / "run"), pytest.raises(InputError, match="this run is still going on"):
-        run_or_resume(scenario, ["rounds=2"], tmp_path / "run", 1)
+        run_or_resume(load(scenario, ["rounds=2"]), tmp_path / "run", 1)
     assert (tmp_path / "run").exists()
 
 

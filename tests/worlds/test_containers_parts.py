@@ -162,7 +162,7 @@ def test_what_its_parts_import_goes_with_a_scenario_and_nothing_else(tmp_path: P
         FLEET.format(world="", more="").replace("topology: full", "topology: graphs.own:mine")
     )
     fleet = load(home / "fleet.yaml")
-    assert [path.name for path in files_beside(home / "fleet.yaml")] == ["alone.py", "graphs", "shared"]
+    assert [path.name for path in files_beside(str(home))] == ["alone.py", "graphs", "shared"]
     folder = write_testbed(fleet, tmp_path / "bed")
     assert (folder / "graphs" / "own.py").is_file()
     assert not list(folder.glob("**/__pycache__"))
@@ -172,7 +172,7 @@ def test_what_its_parts_import_goes_with_a_scenario_and_nothing_else(tmp_path: P
 def test_a_folder_of_which_nothing_was_imported_has_its_modules(tmp_path: Path) -> None:
     (tmp_path / "own.py").touch()
     (tmp_path / "more").mkdir()
-    assert files_beside(tmp_path / "fleet.yaml") == [tmp_path / "own.py"]
+    assert files_beside(str(tmp_path)) == [tmp_path / "own.py"]
 
 
 def test_what_a_testbed_is_known_to_be_without_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

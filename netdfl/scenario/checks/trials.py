@@ -6,30 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-from pydantic import BaseModel
-
 from netdfl.core.errors import OwnPartError
 from netdfl.core.rng import Key, Streams
 from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.contracts import broken, misfit
 from netdfl.scenario.model.fields import Function
-from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.parts import Part, own_parts
 from netdfl.scenario.model.schema import Scenario
 
 T = TypeVar("T")
-
-
-def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Part]]:
-    """Yield every component below `value` that a user wrote, such as a model, with the path of the key naming it."""
-    if isinstance(value, Part) and type(value).own:
-        yield (*path, type(value).key), value
-    children: Mapping[str | int, object] = value if isinstance(value, Mapping) else {}
-    if isinstance(value, list):
-        children = dict(enumerate(value))
-    if isinstance(value, BaseModel):
-        children = {field.alias or name: getattr(value, name) for name, field in type(value).model_fields.items()}
-    for key, child in children.items():
-        yield from own_parts(child, (*path, key))
 
 
 def tried(

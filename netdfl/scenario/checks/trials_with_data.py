@@ -15,8 +15,8 @@ from netdfl.core.rng import Streams
 from netdfl.core.whose import defined_at
 from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.checks.graph import data_are_pictures
-from netdfl.scenario.checks.trials import function_of, own_parts, require, require_again, seeded_by, tried, using
-from netdfl.scenario.model.parts import Part
+from netdfl.scenario.checks.trials import function_of, require, require_again, seeded_by, tried, using
+from netdfl.scenario.model.parts import Part, own_parts
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train, Training
 from netdfl.scenario.model_size import load_data

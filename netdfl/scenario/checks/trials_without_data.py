@@ -14,8 +14,8 @@ from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.checks.trial_of_algorithm import try_algorithm
-from netdfl.scenario.checks.trials import own_parts, require, require_again, seeded_by, tried, using
-from netdfl.scenario.model.parts import Part
+from netdfl.scenario.checks.trials import require, require_again, seeded_by, tried, using
+from netdfl.scenario.model.parts import Part, own_parts
 from netdfl.scenario.model.schema import Scenario
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from pydantic.fields import FieldInfo
 from netdfl.links.spec import NODE_KEYS, SLOTS
 from netdfl.scenario.model.fields import Choice, Function
 from netdfl.scenario.model.links import link_choices
-from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.signatures import record_model
 
@@ -85,30 +84,6 @@ def _without_fifo(entry: Plain) -> Plain:
 def is_of(scenario: Scenario, known: str) -> bool:
     """Return whether `known`, a hash or the beginning of one, is a hash of this scenario."""
     return bool(known) and any(each.startswith(known) for each in hashes(scenario))
-
-
-def hash_of_parts(scenario: Scenario) -> str:
-    """Return a hash of the files from which a user's own parts and predicates may come, and of those that it names.
-
-    The former lie beside the scenario's file. An empty text if the scenario has no file, and names none.
-    """
-    beside = [] if scenario.file is None else [path for path in files_beside(scenario.file) if path.is_file()]
-    files = [*beside, *named_files(scenario)]
-    if scenario.file is None and not files:
-        return ""
-    return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
-
-
-def named_files(scenario: Scenario) -> list[Path]:
-    """Return the absolute paths of files that `scenario` names, such as data, graphs and traces."""
-    return sorted(set(_paths(json.loads(scenario.model_dump_json()))))
-
-
-def _paths(value: object) -> Iterator[Path]:
-    if isinstance(value, str) and value.startswith("/") and "\n" not in value and Path(value).is_file():
-        yield Path(value)
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _paths(item)
 
 
 def _changes(scenario: Scenario) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from netdfl.scenario.model.fields import Choice, Definition, Function, make_model
 from netdfl.scenario.model.signatures import field_of, signature_of, summary
@@ -48,6 +48,19 @@ class Part(Choice):
         function = type(self).function
         assert function is not None, f"{self.kind} has no function"
         return partial(function, **self.params)
+
+
+def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Part]]:
+    """Yield every component below `value` that a user wrote, such as a model, with the path of the key naming it."""
+    if isinstance(value, Part) and type(value).own:
+        yield (*path, type(value).key), value
+    children: Mapping[str | int, object] = value if isinstance(value, Mapping) else {}
+    if isinstance(value, list):
+        children = dict(enumerate(value))
+    if isinstance(value, BaseModel):
+        children = {field.alias or name: getattr(value, name) for name, field in type(value).model_fields.items()}
+    for key, child in children.items():
+        yield from own_parts(child, (*path, key))
 
 
 def builder(entry: object) -> Function:

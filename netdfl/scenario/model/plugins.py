@@ -77,19 +77,15 @@ def origins(directory: str) -> Sequence[Path]:
     return found
 
 
-def files_beside(scenario: Path) -> list[Path]:
-    """Return the files that a scenario's own components may import: modules in its folder, and imported packages."""
-    folder = scenario.resolve().parent
+def files_beside(directory: str) -> list[Path]:
+    """Return the modules and imported packages in `directory` and its origins, which a scenario's parts may import."""
+    return [found for folder in origins(directory) for found in _files_in(folder)]
+
+
+def _files_in(folder: Path) -> list[Path]:
     home = f"{_home(folder)}."
     imported = {name.split(".")[1] for name in list(sys.modules) if name.startswith(home)}
     return sorted([*folder.glob("*.py"), *(path for name in imported if (path := folder / name).is_dir())])
-
-
-def imported_from(directory: str) -> list[Path]:
-    """Return the files of all user modules that were imported for the scenario in `directory`."""
-    homes = tuple(f"{_home(folder)}." for folder in places(directory))
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith(homes)]
-    return sorted({Path(file) for module in modules if (file := getattr(module, "__file__", None)) is not None})
 
 
 def _is_in(folder: Path, name: str) -> bool:

@@ -315,12 +315,18 @@ class Scenario(Strict):
         return data
 
     _file: Path | None = PrivateAttr(None)
+    _folder: Path = PrivateAttr(default_factory=Path.cwd)
     _notices: tuple[str, ...] = PrivateAttr(())
 
     @property
     def file(self) -> Path | None:
         """The file from which the scenario was read; None if there was none."""
         return self._file
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the user's modules: that of the file, or the one that was given with a mapping."""
+        return self._folder
 
     @property
     def notices(self) -> tuple[str, ...]:

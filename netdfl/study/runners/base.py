@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
+from netdfl.core.errors import InputError
+from netdfl.scenario.load import load
+from netdfl.scenario.loading.sources import Digests, changed_files
+from netdfl.scenario.model.schema import Scenario
 from netdfl.study.keeping import Manner
 
 UNUSABLE, BROKE = 2, 4
@@ -65,6 +69,7 @@ class CellOrder:
         work: a function, `module:callable`, to call in place of the run; it takes this order, writes files to `path`,
             which it creates, and returns an exit code.
         argument: a text for that function.
+        sources: the digests of the user's modules and of named files when the study begins, by path.
     """
 
     scenario: Path
@@ -74,6 +79,16 @@ class CellOrder:
     cost_s: float = 0.0
     work: str = ""
     argument: str = ""
+    sources: Digests = field(default_factory=dict)
+
+    def load(self) -> Scenario:
+        """Load the scenario. Raises InputError if it is not valid, or if a source has changed since the study began."""
+        if changed := changed_files(self.sources):
+            raise InputError(
+                f"{changed[0]} after the study began, and one table would mix runs from before and after: "
+                "put it back and repeat the command, or give --out another folder"
+            )
+        return load(self.scenario, self.sets)
 
 
 @dataclass(frozen=True)

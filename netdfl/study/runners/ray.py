@@ -31,12 +31,11 @@ from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.core.files import empty_folder, write_whole, writing
 from netdfl.core.installing import pip_install
 from netdfl.core.process import die_with_parent
-from netdfl.host.plan import NAMED, SCENARIO, pack
+from netdfl.host.plan import NAMED, SCENARIO, carried_modules, pack
 from netdfl.record.directory import LOCK, hold
 from netdfl.record.plain_json import dump_json
 from netdfl.running.provenance import PROVENANCE
-from netdfl.scenario.load import load
-from netdfl.scenario.loading.identity import named_files
+from netdfl.scenario.loading.sources import named_files
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
@@ -153,7 +152,7 @@ class RayStudy:
                 if self._order.is_late(cell):
                     yield cell.path, None
                 else:
-                    self._send(_RunTask(cell, load(cell.scenario, cell.sets)))
+                    self._send(_RunTask(cell, cell.load()))
             if self._under_way:
                 ready, _ = _ray("").wait(list(self._under_way), num_returns=1)
                 for stream in ready:
@@ -282,12 +281,12 @@ def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
     for there, file in here.items():
         text = text.replace(there, file)
     write_whole(path / SCENARIO, text.encode())
-    came = str(Path.cwd() if scenario.file is None else scenario.file.parent)
+    modules = {f"{folder}/{name}": str(file) for name, file in carried_modules(scenario).items()}
     made = json.loads((path / PROVENANCE).read_text(encoding="utf-8"))
     made["scenario"] = xxh3_128_hexdigest(text.encode())
     made["files"] = {here.get(name, name): digest for name, digest in made.get("files", {}).items()}
-    made["modules"] = {name.replace(folder, came): digest for name, digest in made["modules"].items()}
-    for name, value in ((PROVENANCE, made), (ORIGIN, {"directory": came})):
+    made["modules"] = {modules.get(name, name): digest for name, digest in made["modules"].items()}
+    for name, value in ((PROVENANCE, made), (ORIGIN, {"directory": str(scenario.folder)})):
         write_whole(path / name, (dump_json(value, indent=1) + "\n").encode())
 
 

@@ -5,7 +5,6 @@ They follow from netdfl's own requirements, so other installed packages have no 
 
 from __future__ import annotations
 
-import ast
 import platform
 import re
 import sys
@@ -13,11 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import MachineError
-from netdfl.scenario.model.plugins import imported_from
+from netdfl.scenario.loading.sources import search_modules
 from netdfl.scenario.model.schema import Scenario
 
 if TYPE_CHECKING:
@@ -95,7 +93,7 @@ def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> 
     """
     from netdfl.host.blueprint import needs_torch
 
-    own = set(_imports(scenario))
+    own = search_modules(scenario).others
     dataset = getattr(getattr(scenario.task, "dataset", None), "kind", "")
     wanted = {*BY_DATASET.get(dataset, ()), *(COLLECTING if collects else ())}
     of_netdfl = {".".join(name.split(".")[:2]) for name in own if name.split(".")[0] == "netdfl"}
@@ -105,38 +103,6 @@ def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> 
     homes = metadata.packages_distributions() if tops else {}
     wanted.update(name for top in tops for name in map(canonical, homes.get(top, ())) if name in closure)
     return wanted
-
-
-def _imports(scenario: Scenario) -> Iterator[str]:
-    """Yield the names of packages that the user's own modules import, directly or through other modules of the user."""
-    if scenario.file is None:
-        return
-    folder = scenario.file.resolve().parent
-    left, seen = imported_from(str(folder)), set[Path]()
-    while left:
-        file = left.pop()
-        if file in seen:
-            continue
-        seen.add(file)
-        for name in _imported(file):
-            top = name.partition(".")[0]
-            beside = [folder / f"{top}.py", *(folder / top).rglob("*.py")]
-            found = [each for each in beside if each.is_file()]
-            left.extend(found)
-            if not found:
-                yield name
-
-
-def _imported(file: Path) -> Iterator[str]:
-    try:
-        tree = ast.parse(file.read_bytes(), str(file))
-    except (SyntaxError, ValueError, OSError):  # none that a node could import
-        return
-    for each in ast.walk(tree):
-        if isinstance(each, ast.Import):
-            yield from (alias.name for alias in each.names)
-        elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
-            yield each.module
 
 
 def _environment(python: str) -> dict[str, str]:

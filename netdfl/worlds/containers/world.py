@@ -25,7 +25,7 @@ from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import NodeId
 from netdfl.packets.network import PacketNetwork, SupervisedNetwork
 from netdfl.record.directory import CHECKPOINTS
-from netdfl.scenario.loading.identity import named_files
+from netdfl.scenario.loading.sources import modules_of, named_files
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.world import ContainersOptions
 from netdfl.training.data.dataset import data_root
@@ -50,7 +50,7 @@ class ContainersWorld(ProcessesBasedWorld):
         here = f"/proc/{os.getpid()}/fd/{self._folder}"  # a socket's path may be 107 bytes long
         gpus = asks_gpus(setting.scenario)
         self._processes = ProcessesWorld(setting, listen=f"unix:{here}/control.sock", gpus=gpus, elsewhere=True)
-        self._source = self._scenario.file.parent if self._scenario.file else Path.cwd()
+        self._source = self._scenario.folder
         if acts_on_packets(self._scenario):
             network = PacketNetwork(self._home / "scenario.yaml", self._source, socket=f"{here}/{SOCKET}")
             assert isinstance(self._scenario.world, ContainersOptions)
@@ -112,9 +112,9 @@ class ContainersWorld(ProcessesBasedWorld):
 
     def _mounts(self) -> list[Path]:
         """Return the host's paths that containers may read: the user's modules, files in the scenario, datasets."""
-        file = self._scenario.file
-        own = [] if file is None else files_beside(self._source / file.name)
-        return [*own, *named_files(self._scenario), data_root().resolve()]
+        beside = files_beside(str(self._source)) if modules_of(self._scenario) else []
+        modules = [file for file in modules_of(self._scenario).values() if not {file, *file.parents} & {*beside}]
+        return [*beside, *modules, *named_files(self._scenario), data_root().resolve()]
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
         """Start each of `nodes` in its container; `life` has the number of their restarts before."""
