@@ -165,3 +165,19 @@ def test_nodes_by_hand_that_share_out_other_examples_are_refused(
     fleet.start(1)
     assert fleet.ended(1) == ExitCode.UNUSABLE
     assert "node 1 shares out other examples than node 0: give all machines the same files" in fleet.logs([1])
+
+
+def test_nodes_by_hand_with_other_modules_are_refused(
+    fleets: list[HandFleet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an older copy of the user's algorithm would run on one machine in silence."""
+    for node in (0, 1):
+        (machine := tmp_path / f"machine{node}").mkdir()
+        (machine / "own.py").write_text("import helper\nfrom netdfl.topology.static import ring as mine\n")
+        (machine / "helper.py").write_text(f"SIZE = {node}\n")
+        monkeypatch.chdir(machine)
+        if not node:
+            fleets.append(fleet := HandFleet(tmp_path, FLEET.replace("full", "{kind: 'own:mine'}"), 3))
+        fleet.start(node)
+    assert fleet.ended(1) == ExitCode.UNUSABLE
+    assert "node 1 has other modules of your own than node 0: give all machines the same modules" in fleet.logs([1])
