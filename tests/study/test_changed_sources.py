@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -98,13 +100,38 @@ def test_modules_are_known_wherever_they_are_imported_from(
         monkeypatch.chdir(home)
     run = netdfl.run(netdfl.load(scenario), out=tmp_path / "run", page=False).run.path
     assert what_changed(run) == []
-    known = hash_of_sources(netdfl.load(scenario))
+    known = hash_of_sources(loaded := netdfl.load(scenario))
     for file in files:
         put_back = edited(file)
         assert what_changed(run) == [f"{file} was edited"]
-        assert hash_of_sources(netdfl.load(scenario)) != known
+        assert hash_of_sources(loaded) != known
         put_back()
-        assert hash_of_sources(netdfl.load(scenario)) == known
+        assert hash_of_sources(loaded) == known
+
+
+def test_a_process_runs_a_module_as_it_is_now_or_says_that_it_does_not(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a notebook who edits a part and runs again would see the figures of the part as it was."""
+    helper, out = tmp_path / "pace_ns.py", iter(range(9))
+    (tmp_path / "pace.py").write_text("import pace_ns\n" + PACE.replace("1000", "pace_ns.NS"))
+
+    def seconds_of_a_run(ns: int) -> float:
+        helper.write_text(f"NS = {ns}\n")
+        run = netdfl.run(netdfl.load(scenario), out=tmp_path / f"run{next(out)}", page=False)
+        return float(run.result["virtual_duration_s"])
+
+    assert seconds_of_a_run(20_000) == pytest.approx(20 * seconds_of_a_run(1000))
+    monkeypatch.syspath_prepend(tmp_path)  # as where the program lies beside the scenario
+    assert seconds_of_a_run(1000) < 1e-5
+    with pytest.raises(
+        InputError, match="pace_ns was edited after Python imported it; start Python anew, or reload it"
+    ):
+        seconds_of_a_run(20_000)
+    importlib.reload(sys.modules["pace_ns"])
+    assert seconds_of_a_run(20_000) > 1e-5
+    for name in ("pace", "pace_ns"):
+        del sys.modules[name]
 
 
 @pytest.mark.usefixtures("without_curves", "unsaved")

@@ -294,6 +294,7 @@ def import_part(path: str, what: str, directory: str) -> object:
         if lacks := _lacks(exc, path):
             raise refused(f"{what} {path!r}: {said(exc)}", "", lacks) from exc
         where = f" ({place})" if (place := own_place(exc)) else ""
-        remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
+        missing = isinstance(exc, ModuleNotFoundError) and not where
+        remedy = f"put the module beside the scenario, in {directory}, or install it" if missing else ""
         told = f"{type(exc).__name__}: {said(exc)}{where}"
         raise refused(f"{what} {path!r} can't be imported: {told}", "", remedy) from exc

@@ -2,6 +2,10 @@
 
 Each folder has its own modules, under a name in `sys.modules` that no other folder has. So two scenarios may each
 have a `parts.py`, and a module is found even where it has the name of one in Python's library.
+
+In a process that loads scenarios again and again, such as a notebook, modules of such a folder are imported anew once
+one was edited. Modules that Python imported under their ordinary names belong to the user's program, too: they are not
+imported anew, and an edited one is refused. Otherwise a run would be of another text than the one that it records.
 """
 
 from __future__ import annotations
@@ -22,8 +26,11 @@ from typing_extensions import TypedDict
 
 from netdfl.core.whose import HOME, named
 from netdfl.record.forms import read_form
+from netdfl.scenario.model.own_modules import find_modules, python_path
 
 ORIGIN = "origin.json"
+_LOADED: dict[str, tuple[ModuleSpec | None, tuple[int, int] | None]] = {}
+"""Each module's specification and the state of its file when it was imported, by name; a reload gives another one."""
 
 
 class Origin(TypedDict):
@@ -55,10 +62,44 @@ def find_own(path: str, directory: str) -> object:
 def _module(name: str, directory: str) -> ModuleType:
     for folder in places(directory):
         if _is_in(folder, name):
+            _forget_edited(f"{_home(folder)}.")
             return importlib.import_module(f"{_home(folder)}.{name}")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
-    return importlib.import_module(name)
+    found = importlib.import_module(name)
+    for each in find_modules([name], python_path()).files:
+        if each in sys.modules and _is_stale(sys.modules[each]):
+            raise ImportError(
+                f"{each} was edited after Python imported it; start Python anew, or reload it by importlib"
+            )
+    return found
+
+
+def _forget_edited(home: str) -> None:
+    """Forget all modules whose names begin with `home`, if one was edited, so that they are imported anew."""
+    loaded = {name: module for name, module in list(sys.modules.items()) if name.startswith(home)}
+    if any(map(_is_stale, loaded.values())):
+        for name in loaded:
+            del sys.modules[name]
+
+
+def _is_stale(module: ModuleType) -> bool:
+    """Return whether a module's file was edited after it was imported, or after it was first asked for."""
+    state = _state_of(module)
+    spec, was = _LOADED.setdefault(module.__name__, (module.__spec__, state))
+    if spec is not module.__spec__:  # it was imported anew, or reloaded
+        _LOADED[module.__name__] = module.__spec__, state
+        return False
+    return was != state
+
+
+def _state_of(module: ModuleType) -> tuple[int, int] | None:
+    """Return the time of change and the size of a module's file; None without one."""
+    try:
+        about = Path(module.__file__ or "").stat()
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size
 
 
 def places(directory: str) -> Sequence[Path]:
@@ -139,6 +180,7 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         """Run a user's module so that its imports first search its own folder."""
         home = module.__name__.partition(".")[0]
+        _LOADED[module.__name__] = module.__spec__, _state_of(module)
         own = {**vars(builtins), "__import__": _importer(home)}
         module.__dict__["__builtins__"] = own
         super().exec_module(module)
