@@ -325,7 +325,7 @@ class Scenario(Strict):
 
     @property
     def folder(self) -> Path:
-        """The folder of the user's modules: that of the file, or the one that was given with a mapping."""
+        """The folder of the user's modules: the scenario file's folder, or the one given with a mapping."""
         return self._folder
 
     @property
