@@ -10,8 +10,11 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from functools import cache
+from unittest import mock
 
 import pytest
+import typer
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch, or NumPy, is first imported
@@ -43,4 +46,11 @@ def frozen_heap() -> None:
 def _warm() -> Iterator[None]:
     """Start real fleets from what has imported torch, but for those of a command of their own."""
     with warm_fork_servers(own_of_this_process()):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_command_line() -> Iterator[None]:
+    """Have Typer's runner make the command line once: that takes longer than most of what is typed."""
+    with mock.patch("typer.testing._get_command", cache(typer.main.get_command)):
         yield

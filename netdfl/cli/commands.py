@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -99,8 +100,9 @@ def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+@cache
 def make_app() -> typer.Typer:
-    """Return the command line with all commands, as a Typer application."""
+    """Return the command line with all commands, as a Typer application: one in a process."""
     app = typer.Typer(
         cls=_Group,
         help="Run decentralized federated learning on real or simulated networks, described by one scenario file.",
