@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from contextlib import chdir
 from itertools import pairwise
 from pathlib import Path
@@ -32,13 +33,20 @@ FIRST = ["netdfl run lecture/4_loss --out loss/plain", "netdfl run lecture/4_los
 
 
 class Desk:
-    """A folder in which a command is typed once, whichever tests look at it; no run has a page."""
+    """A folder in which a command is typed once, whichever tests look at it; no run has a page.
+
+    A run that was made is copied to where another command has it, and not made again.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._printed = folder, dict[str, str]()
 
     def typed(self, command: str) -> str:
         """What it prints."""
+        run, _, out = command.partition(" --out ")
+        if run in self._printed and out and command not in self._printed:
+            shutil.copytree(self._folder / self._place(run), self._folder / out)
+            self._printed[command] = self._printed[run]
         if command not in self._printed:
             words = shlex.split(command)[1:]
             if words[0] == "run":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 from small_scenario import small
 
 from netdfl.core.errors import InputError
+from netdfl.record.run import open_run
 from netdfl.running.run import resume, run
 from netdfl.training.sgd import LocalSgd
 from tests.soak.resume import trial
@@ -38,6 +40,26 @@ def count(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return trained
 
 
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has ended, made once: the tests resume copies of it."""
+    return run(small(*SETS), out=tmp_path_factory.mktemp("ended") / "run", page=False).path
+
+
+@pytest.fixture
+def killed(ended: Path, tmp_path: Path) -> Path:
+    """A run that has all but its result."""
+    shutil.copytree(ended, tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    return tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def hash_of_it(ended: Path) -> str:
+    """The hash of the run that ended."""
+    return str(open_run(ended).result["event_log_hash"])
+
+
 def test_local_rounds_that_fill_a_file_are_not_computed_again(count: list[int], tmp_path: Path) -> None:
     first = run(small(*SETS), out=tmp_path / "run")
     assert count == [40]
@@ -50,24 +72,22 @@ def test_local_rounds_that_fill_a_file_are_not_computed_again(count: list[int], 
     }
 
 
-def test_any_part_of_the_files_will_do(count: list[int], tmp_path: Path) -> None:
-    first = run(small(*SETS), out=tmp_path / "run")
-    (first.path / "result.json").unlink()
-    for file in sorted((first.path / "checkpoints").glob("*-000002.safetensors"))[:3]:
+@pytest.mark.usefixtures("count")
+def test_any_part_of_the_files_will_do(killed: Path, hash_of_it: str) -> None:
+    for file in sorted((killed / "checkpoints").glob("*-000002.safetensors"))[:3]:
         file.unlink()
-    (first.path / "checkpoints" / "000-000001.safetensors").unlink()
-    assert resume(first.path).result["event_log_hash"] == first.result["event_log_hash"]
+    (killed / "checkpoints" / "000-000001.safetensors").unlink()
+    assert resume(killed).result["event_log_hash"] == hash_of_it
 
 
-def test_a_damaged_file_is_named_with_what_to_do_and_that_helps(count: list[int], tmp_path: Path) -> None:
-    first = run(small(*SETS), out=tmp_path / "run")
-    (first.path / "result.json").unlink()
-    damaged = first.path / "checkpoints" / "002-000001.safetensors"
+@pytest.mark.usefixtures("count")
+def test_a_damaged_file_is_named_with_what_to_do_and_that_helps(killed: Path, hash_of_it: str) -> None:
+    damaged = killed / "checkpoints" / "002-000001.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-5])
     with pytest.raises(InputError, match=r"002-000001.* delete it, and its local rounds are trained again"):
-        resume(first.path)
+        resume(killed)
     damaged.unlink()
-    assert resume(first.path).result["event_log_hash"] == first.result["event_log_hash"]
+    assert resume(killed).result["event_log_hash"] == hash_of_it
 
 
 def test_a_node_that_rejoined_without_mass_does_so_again(count: list[int], tmp_path: Path) -> None:
@@ -90,10 +110,9 @@ def test_without_checkpoints_a_run_begins_again(count: list[int], tmp_path: Path
     assert count == [80]
 
 
-def test_a_run_that_has_ended_is_not_resumed(count: list[int], tmp_path: Path) -> None:
-    first = run(small(*SETS), out=tmp_path / "run")
+def test_a_run_that_has_ended_is_not_resumed(ended: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has ended with verdict"):
-        resume(first.path)
+        resume(ended)
     with pytest.raises(InputError, match="is not a run"):
         resume(tmp_path)
 
@@ -126,8 +145,9 @@ def test_a_node_that_returns_takes_no_share_twice(seed: int, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("page", [True, False])
-def test_a_resumed_run_has_a_page_where_one_is_asked_for(page: bool, tmp_path: Path) -> None:
-    first = run(small(*SETS), out=tmp_path / "run", page=not page)
-    (first.path / "result.json").unlink()
-    resume(first.path, page=page)
-    assert (first.path / "report.html").exists() is page
+def test_a_resumed_run_has_a_page_where_one_is_asked_for(page: bool, killed: Path) -> None:
+    """One that was made before it was killed, or by hand, is no page of what it is now."""
+    if not page:
+        (killed / "report.html").write_text("a page of before")
+    resume(killed, page=page)
+    assert (killed / "report.html").exists() is page
