@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,22 @@ from method_scenarios import scenario
 
 import netdfl
 from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.exchange import Exchange
 from netdfl.record.judge import WELL
 from tests.study.known_figures import expect_known, recorded
 
 SERVER_METHODS = [name for name, entry in ALGORITHMS.items() if entry.family == "server"]
 SAMPLED = ("fedavg", "scaffold", "feddyn", "fedsmoo", "fedsynsam", "dynafed_synonly")
 """Those of them that differ in what travels and in what the server keeps."""
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """The classes of which a method is made, and whether its steps ascend first."""
+    return tuple(re.findall(r"\b[A-Z]\w+(?=\()|rho=0\.0", repr(ALGORITHMS[name].build(Exchange()))))
+
+
+FIRST = {parts(name): name for name in reversed(ALGORITHMS)}.values()
+"""Of the methods that differ in values alone, the first; the others are for the soak."""
 
 
 def run(scenario: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -35,7 +46,9 @@ def test_a_loss_that_became_nan_ends_its_node_by_name_and_the_run_with_fail(tmp_
     assert any("had a loss that is not finite in round 0" in reason for reason in result["reasons"])
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in FIRST else [pytest.mark.soak]) for name in ALGORITHMS]
+)
 def test_it_runs_on_digits(name: str, tmp_path: Path) -> None:
     result = run(scenario(name), tmp_path)
     expect_known(recorded(netdfl.open_run(tmp_path / "run")), tmp_path)

@@ -20,14 +20,21 @@ BLOCKS = re.findall(r"^```(\w+) ?([\w.]*)\n(.*?)^```$", TEXT, re.MULTILINE | re.
 BASE = next(body for kind, name, body in BLOCKS if name == "base")
 FILES = {name: body for kind, name, body in BLOCKS if kind in ("csv", "text")}
 EXAMPLES = [(name or "simulated", body) for kind, name, body in BLOCKS if kind == "yaml" and name != "base"]
-ALIKE = "shared_from: null"
-"""Of an example in processes like another one."""
+ALIKE = ("shared_from: null", "kind: heartbeat")
+"""Of examples in processes like another one; heartbeats, which take their time, are simulated beside that."""
+HEARD = next(body for _, body in EXAMPLES if ALIKE[1] in body)
 
 
 @pytest.mark.parametrize(
     ("world", "example"),
-    [pytest.param(*each, marks=[pytest.mark.soak] if ALIKE in each[1] else []) for each in EXAMPLES],
-    ids=[body.split("\n")[0][:60] for _, body in EXAMPLES],
+    [
+        *(
+            pytest.param(*each, marks=[pytest.mark.soak] * any(words in each[1] for words in ALIKE))
+            for each in EXAMPLES
+        ),
+        ("simulated", HEARD),
+    ],
+    ids=[*(body.split("\n")[0][:60] for _, body in EXAMPLES), "heartbeats, simulated"],
 )
 def test_the_example_runs(world: str, example: str, tmp_path: Path) -> None:
     for name, body in FILES.items():

@@ -122,8 +122,19 @@ def test_a_node_that_has_finished_keeps_of_a_late_message_nothing_but_its_weight
     assert [dict(each.payload.meta) for each in mailbox.unread()] == [{"w": 0.5}, {}, {}, {}]
 
 
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("value", [{}, [], {"a": {}}, [2**40], 1.5, "two", None])
+@pytest.mark.parametrize(
+    ("value", "late"),
+    [
+        ({}, False),
+        ({"a": {}}, True),
+        (1.5, True),
+        ("two", False),
+        (None, False),
+        *(pytest.param(value, late, marks=pytest.mark.soak) for value in ([], [2**40]) for late in (False, True)),
+        *(pytest.param(value, True, marks=pytest.mark.soak) for value in ({}, "two", None)),
+        *(pytest.param(value, False, marks=pytest.mark.soak) for value in ({"a": {}}, 1.5)),
+    ],
+)
 def test_metadata_counts_what_it_takes_in_memory(value: Any, late: bool) -> None:
     tracemalloc.start()
     before, kept, mailbox = tracemalloc.get_traced_memory()[0], 0, Mailbox(keep_late=True, peer_bytes=MB, late_bytes=MB)

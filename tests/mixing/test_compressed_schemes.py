@@ -114,7 +114,7 @@ def test_passes_that_do_not_pay_are_not_sent() -> None:
     ("scheme", "name", "options", "rounds", "below"),
     [
         pytest.param("choco", "qsgd", {"bits": 8}, 80, 1e-6, marks=pytest.mark.soak),
-        ("choco", "qsgd", {"bits": 4}, 80, 1e-6),
+        pytest.param("choco", "qsgd", {"bits": 4}, 80, 1e-6, marks=pytest.mark.soak),  # Choco is in delicoco's row, too
         ("choco", "top_k", {"fraction": 0.25}, 80, 1e-3),
         pytest.param("choco", "random_k", {"fraction": 0.5}, 120, 1e-3, marks=pytest.mark.soak),
         ("delicoco", "qsgd", {"bits": 4}, 40, 1e-9),

@@ -39,7 +39,7 @@ def attempts(number: int) -> dict[str, Any]:
     [
         ("sgp", attempts(2)),
         pytest.param("sgp", attempts(0), marks=pytest.mark.soak),  # the next one gives up at once, too
-        ("overlap_sgp", attempts(0)),
+        pytest.param("overlap_sgp", attempts(0), marks=pytest.mark.soak),
     ],
     ids=["sent again", "given up at once", "taken a round later"],
 )

@@ -38,6 +38,9 @@ checkpoint: {every: 1}
 """
 PACE = "def steady(streams, /):\n    return lambda node, round: 1000\n"
 SOURCES = ("graph.csv", "pace.py")
+AS_MODULE = [pytest.param("graph.csv", marks=pytest.mark.soak), "pace.py"]
+AS_DATA = ["graph.csv", pytest.param("pace.py", marks=pytest.mark.soak)]
+"""A run's module and its data are known in the same way: each test has one of them, and both are for the soak."""
 
 
 @pytest.fixture
@@ -55,7 +58,7 @@ def edited(file: Path) -> Callable[[], None]:
     return lambda: (file.write_text(before), None)[1]
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", AS_DATA)
 def test_a_run_is_resumed_and_replayed_from_what_it_was_made_from(name: str, scenario: Path, tmp_path: Path) -> None:
     """Otherwise half of the figures would be of one experiment and half of another."""
     run = netdfl.run(netdfl.load(scenario), out=tmp_path / "run", page=False).run.path
@@ -135,7 +138,7 @@ def test_a_process_runs_a_module_as_it_is_now_or_says_that_it_does_not(
 
 
 @pytest.mark.usefixtures("without_curves", "unsaved")
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", AS_MODULE)
 def test_a_sweep_does_not_mix_runs_from_before_and_after_an_edit(
     name: str, scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]
 ) -> None:
