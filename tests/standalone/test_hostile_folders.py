@@ -92,7 +92,13 @@ def test_an_event_that_lacks_what_it_should_say_is_a_sentence(hand: Path) -> Non
         gather(hand)
 
 
-@pytest.mark.parametrize("field", ["node", "run_id", "epoch", "stage", "round", "at_s", "crash", "loss", "address"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("node", "stage", "crash", "loss", "address"),
+        *(pytest.param(field, marks=pytest.mark.soak) for field in ("run_id", "epoch", "round", "at_s")),
+    ],
+)
 def test_any_word_of_a_node_may_be_any_other(hand: Path, field: str) -> None:
     without_probed(hand)
     for weird in WEIRD:

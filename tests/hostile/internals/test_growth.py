@@ -112,7 +112,9 @@ class Flood:
         return Message(MEMBER, message.dst, message.kind, epoch % 2**32, round % ROUNDS, step, attempt % 2**16, payload)
 
 
-@pytest.mark.parametrize("name", FLEETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name == "acknowledged")) for name in FLEETS]
+)  # where state is kept, the same is acknowledged
 def test_a_node_holds_no_more_of_many_messages_than_of_few(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
