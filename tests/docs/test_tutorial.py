@@ -61,11 +61,14 @@ def matches(line: str, printed: str) -> bool:
 
 
 COSTLY = {
-    "tutorial": ("netdfl sweep mine/clinics.yaml", "--set topology.kind=random_push"),
+    "tutorial": (
+        *("netdfl sweep mine/clinics.yaml", "--set topology.kind=random_push"),
+        "prox:DFEDPROX --set algorithm.mu=0.1",
+    ),
     "exploring": ("late:two_late",),
     "prove": ('"loss: 2"', "--set algorithm=sgp --set wait.deadline=20ms"),
     "blame": ("--target 'consensus: 0.3'",),
-    "own_parts": ("walks:shuffled_ring",),
+    "own_parts": ("walks:shuffled_ring", "--out runs/rounding"),
 }
 """By page, words of commands whose results its other blocks don't use: they are for `tests.soak.in_full`."""
 QUICKER = {"netdfl run mine/clinics.yaml": "netdfl run mine/clinics.yaml --on simulated --no-page", "runs=20": "runs=5"}
