@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.given_files import ending_of, given_bytes, given_text
 from netdfl.core.tables import lazy_module
+from netdfl.topology.graph import wrong_edge
 from netdfl.topology.sndlib import ROOT, modules_words, read_sndlib, root_of
 
 if TYPE_CHECKING:
@@ -227,7 +228,10 @@ def read_edges(file: str, num_nodes: int) -> Edges:
     for (number, row), pair in zip(numbered, pairs, strict=True):
         if None in pair:
             raise ValueError(f"{file}:{number}: {','.join(row)!r} is not an edge; write src,dst")
-    return Edges([[node for node in pair if node is not None] for pair in pairs])
+    edges = Edges([[node for node in pair if node is not None] for pair in pairs])
+    if wrong := wrong_edge(num_nodes, edges.pairs):
+        raise ValueError(f"{file}:{numbered[wrong[0]][0]}: {wrong[1]}")
+    return edges
 
 
 def _edges_of_json(file: str, data: Any) -> Edges:

@@ -141,12 +141,22 @@ def _pairs(edges: Iterable[Sequence[int]] | NDArray[np.integer[Any]]) -> NDArray
 def _check(num_nodes: int, pairs: NDArray[np.int64]) -> None:
     if num_nodes < 1:
         raise ValueError(f"a graph has {num_nodes} nodes, expected at least 1")
-    outside = pairs[((pairs < 0) | (pairs >= num_nodes)).any(axis=1)]
+    if found := wrong_edge(num_nodes, pairs):
+        raise ValueError(found[1])
+
+
+def wrong_edge(num_nodes: int, edges: Iterable[Sequence[int]] | NDArray[np.integer[Any]]) -> tuple[int, str] | None:
+    """Return the index of the first edge that can't be in a graph of this size, and the reason; None if all can be."""
+    pairs = _pairs(edges)
+    outside = np.flatnonzero(((pairs < 0) | (pairs >= num_nodes)).any(axis=1))
+    loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
     if len(outside):
-        raise ValueError(f"edge {outside[0].tolist()} names a node that does not exist; nodes are 0 to {num_nodes - 1}")
-    loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
+        edge = pairs[outside[0]].tolist()
+        return int(outside[0]), f"edge {edge} names a node that does not exist; nodes are 0 to {num_nodes - 1}"
     if len(loops):
-        raise ValueError(f"edge [{loops[0]}, {loops[0]}] is a self loop; leave it out: nodes always keep a share")
+        node = pairs[loops[0], 0]
+        return int(loops[0]), f"edge [{node}, {node}] is a self loop; leave it out: nodes always keep a share"
+    return None
 
 
 def _distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:

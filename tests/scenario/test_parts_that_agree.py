@@ -53,6 +53,30 @@ class Dithered(Compressor):
     assert given - {"task"} <= set(BY_CHANCE)
 
 
+def test_a_graph_that_is_drawn_anew_now_and_then_is_asked_for_its_later_blocks(tmp_path: Path) -> None:
+    program = """
+import numpy as np
+from netdfl.extend import Graph, Topology
+from netdfl.topology.static import ring
+
+CHANCE = np.random.default_rng(3)
+
+
+def mine(num_nodes, streams, /):
+    first = ring(num_nodes, streams).graph(0)
+
+    def draw(block):
+        nodes = CHANCE.permutation(num_nodes)
+        return Graph.undirected(num_nodes, [(nodes[at - 1], nodes[at]) for at in range(num_nodes)]) if block else first
+
+    return Topology(num_nodes, draw, directed=False, redraw_every=5)
+"""
+    file = written(tmp_path, "topology", program)
+    load(file, ["rounds=5"])
+    with pytest.raises(ScenarioError, match="gives something else when it is asked again"):
+        load(file, ["rounds=20", "nodes=20"])
+
+
 @pytest.mark.parametrize(
     ("algorithm", "graph", "share", "said"),
     [

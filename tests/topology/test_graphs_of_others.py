@@ -69,6 +69,8 @@ def test_arrows_of_a_graph_in_json_stay_arrows(tmp_path: Path) -> None:
         ("# nothing\n", r"e\.csv holds no edges; write src,dst"),
         ("src,dst\n0,1\n1,b\n", r"e\.csv:3: '1,b' is not an edge"),
         ("0;x\n1;2\n", r"e\.csv:1: '0,x' is not an edge"),
+        ("# mine\n\n0,1\n2,99\n", r"e\.csv:4: edge \[2, 99\] names a node that does not exist; nodes are 0 to"),
+        ("src,dst\n0,1\n1,1\n", r"e\.csv:3: edge \[1, 1\] is a self loop"),
     ],
 )
 def test_what_may_be_read_in_two_ways_or_in_none_names_the_file_and_the_form(

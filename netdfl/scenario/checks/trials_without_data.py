@@ -39,7 +39,8 @@ def _topology(part: Part, scenario: Scenario) -> None:
     made = topology.num_nodes
     require(made == scenario.num_nodes, part, f"made a graph of {made} nodes and was given {scenario.num_nodes}")
     with using(part, "when its graph was drawn"):
-        rounds = range(min(_ROUNDS, scenario.rounds))
+        blocks = {number * max(1, topology.redraw_every) for number in range(_ROUNDS)}
+        rounds = sorted(round for round in {*range(_ROUNDS), *blocks} if round < scenario.rounds)
         drawn = {round: topology.graph(round).edges for round in rounds}
         require_again(drawn == {round: again.graph(round).edges for round in reversed(rounds)}, part)
 
