@@ -127,7 +127,7 @@ import numpy as np
 import torch
 from netdfl.extend import Compressor, EncodedVector, to_array, to_tensor
 class Dithered(Compressor):
-    def variance(self, dim): return 1.0
+    def variance(self, dim): return 9.0
     def compress(self, x, rng): return EncodedVector(len(x), {"values": to_array(x + torch.randn(1))})
     def decompress(self, encoded): return to_tensor(encoded.arrays["values"]) * 1
 """
@@ -214,3 +214,41 @@ def test_a_part_that_depends_on_the_order_of_calls_is_refused(tmp_path: Path, wh
     with pytest.raises(ScenarioError) as caught:
         load(file)
     assert said in str(caught.value)
+
+
+SPARSE = """
+import torch
+from netdfl.extend import Compressor, EncodedVector, to_array, to_tensor
+
+KEPT = 1000
+
+
+class Sparse(Compressor):
+    def variance(self, dim):
+        return VARIANCE
+
+    def compress(self, x, rng):
+        at = torch.topk(x.abs(), KEPT).indices
+        return EncodedVector(len(x), {"values": to_array(x[at]), "at": to_array(at.int())})
+
+    def decompress(self, encoded):
+        x = torch.zeros(encoded.dim)
+        x[to_tensor(encoded.arrays["at"]).long()] = to_tensor(encoded.arrays["values"])
+        return x
+
+
+def mine():
+    return Sparse()
+"""
+
+
+def test_a_compressor_for_the_size_and_type_of_the_model_is_taken_with_its_true_variance(tmp_path: Path) -> None:
+    """It can't encode few numbers, nor float64. What it says that it loses decides the step size of mixing."""
+    model = "topology: ring\ntask: {dataset: digits, model: {name: mlp, hidden: [64]}}"
+    file = written(tmp_path, "compression", SPARSE.replace("VARIANCE", "1 - KEPT / dim"))
+    file.write_text(file.read_text().replace("topology: ring", model))
+    load(file)
+    (tmp_path / "parts.py").write_text(SPARSE.replace("VARIANCE", "0"))
+    told = "lost 0.5 of a vector's squared length, and says that its variance is 0"
+    with pytest.raises(ScenarioError, match=told):
+        load(file)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from netdfl.core.errors import InputError
 from netdfl.scenario.build import GOSSIP, PUSH, SERVER, build_topology, drawn, is_literal, is_push, is_static, scheme_of
 from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.algorithm import algorithms
 from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
-from netdfl.scenario.model_size import num_parameters
+from netdfl.scenario.model_size import num_numbers
 
 if TYPE_CHECKING:
     from netdfl.compression.base import Compressor
@@ -132,18 +131,12 @@ def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, floa
 
     compressor: Compressor = compression.build()
     enough = sample_size(compressor, _ANY_SIZE)
-    dim = _parameters(scenario) if enough == _ANY_SIZE or not isinstance(scenario.task, Training) else enough
+    dim = (
+        num_numbers(scenario) or _IF_UNKNOWN
+        if enough == _ANY_SIZE or not isinstance(scenario.task, Training)
+        else enough
+    )
     return 1.0 - trial(compressor, dim).kept, ScaledCompressor(compressor).part(dim)
-
-
-def _parameters(scenario: Scenario) -> int:
-    """Return the number of the model's parameters; 65536 if it can't be determined."""
-    if not isinstance(scenario.task, Training):
-        return int(scenario.task.params.get("dim", _IF_UNKNOWN))
-    try:
-        return num_parameters(scenario.task)
-    except (InputError, ValueError, OSError):
-        return _IF_UNKNOWN
 
 
 def _less_noise(compression: CompressionPart) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netdfl.core.errors import OwnPartError
 from netdfl.core.rng import ALONE, Streams, kept_streams
 from netdfl.core.types import Array, Kind, Message
 from netdfl.links.rules.base import Transit
@@ -17,14 +18,17 @@ from netdfl.scenario.checks.trial_of_algorithm import try_algorithm
 from netdfl.scenario.checks.trials import require, require_again, seeded_by, tried, using
 from netdfl.scenario.model.parts import Part, own_parts
 from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model_size import num_numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from netdfl.compression.base import Compressor, EncodedVector
 
-_DIM, _ROUNDS, _MESSAGES = 64, 3, 32
-"""The numbers of a vector, rounds and messages that parts are tried with."""
+_DIM, _VECTORS, _ROUNDS, _MESSAGES = 64, 8, 3, 32
+"""The numbers of a vector, its encodings, rounds and messages that parts are tried with."""
+_ROUNDED = 1e-3
+"""The share of a vector's squared length that a compressor may lose by rounding beside its bound."""
 
 
 def without_data(scenario: Scenario) -> Iterator[CheckFinding]:
@@ -77,24 +81,44 @@ def _selection(part: Part, scenario: Scenario) -> None:
 
 
 def _compression(part: Part, scenario: Scenario) -> None:
+    try:
+        _compress(part, _DIM)
+    except OwnPartError:
+        dim = num_numbers(scenario)
+        if dim is None:
+            raise
+        _compress(part, dim)  # it may be made for this model
+
+
+def _compress(part: Part, dim: int) -> None:
     import torch
 
     compressor = part.build()
-    vector = torch.linspace(-1, 1, _DIM)
-    with using(part, f"with a vector of {_DIM} numbers"):
-        variance, kept = compressor.variance(_DIM), compressor.contraction(_DIM)
+    vector = torch.linspace(-1, 1, dim)
+    with using(part, f"with a vector of {dim} numbers"):
+        variance, kept = compressor.variance(dim), compressor.contraction(dim)
         did = f"has variance {variance:g} and contraction {kept:g}"
         require(variance >= 0 and 0 <= kept <= 1, part, did, "variance is 0 or more, contraction 0 to 1")
         encoded = _encoded(part, compressor, vector)
         sent = _contents(encoded)
         decoded = compressor.decompress(encoded)
-        require(decoded.shape == vector.shape, part, f"made {tuple(decoded.shape)} of a vector of {_DIM} numbers")
+        require(decoded.shape == vector.shape, part, f"made {tuple(decoded.shape)} of a vector of {dim} numbers")
         require(_contents(encoded) == sent, part, "wrote to what it decoded", "clone it: other receivers read it, too")
         with suppress(RuntimeError):  # an expanded view has no memory for each number
             decoded += 1
         require(_contents(encoded) == sent, part, "decoded to the memory of the message", "clone what is decoded")
+        lost = np.mean([_lost(compressor, vector, seed) for seed in range(_VECTORS)])
+        did = f"lost {lost:.2g} of a vector's squared length, and says that its variance is {variance:g}"
+        require(bool(lost <= 2 * variance + _ROUNDED), part, did, "variance is a bound of what is lost on average")
     with using(part, "when its parts were put into a message"):
         _carried(compressor, vector)
+
+
+def _lost(compressor: Compressor, vector: Tensor, seed: int) -> float:
+    """Return |x - C(x)|^2 / |x|^2 for the vector x and one draw of the compressor C."""
+    with seeded_by(seed):
+        said = compressor.decompress(compressor.compress(vector, np.random.default_rng(seed)))
+    return float((said - vector).square().sum() / vector.square().sum())
 
 
 def _encoded(part: Part, compressor: Compressor, vector: Tensor) -> EncodedVector:
