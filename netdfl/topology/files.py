@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.given_files import ending_of, given_bytes, given_text
 from netdfl.core.tables import lazy_module
-from netdfl.topology.graph import wrong_edge
 from netdfl.topology.sndlib import ROOT, modules_words, read_sndlib, root_of
 
 if TYPE_CHECKING:
@@ -198,11 +197,13 @@ class Edges:
         pairs: The two node numbers of each edge.
         directed: Whether an edge works from the first node to the second alone.
         notes: Remarks for the user.
+        places: Each edge's file and line, to begin an error with, if it has one.
     """
 
     pairs: list[list[int]]
     directed: bool = False
     notes: Sequence[str] = ()
+    places: Sequence[str] = ()
 
 
 def read_edges(file: str, num_nodes: int) -> Edges:
@@ -228,10 +229,8 @@ def read_edges(file: str, num_nodes: int) -> Edges:
     for (number, row), pair in zip(numbered, pairs, strict=True):
         if None in pair:
             raise ValueError(f"{file}:{number}: {','.join(row)!r} is not an edge; write src,dst")
-    edges = Edges([[node for node in pair if node is not None] for pair in pairs])
-    if wrong := wrong_edge(num_nodes, edges.pairs):
-        raise ValueError(f"{file}:{numbered[wrong[0]][0]}: {wrong[1]}")
-    return edges
+    found = [[node for node in pair if node is not None] for pair in pairs]
+    return Edges(found, places=[f"{file}:{number}: " for number, _ in numbered])
 
 
 def _edges_of_json(file: str, data: Any) -> Edges:

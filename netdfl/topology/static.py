@@ -14,7 +14,7 @@ from netdfl.core.tables import lazy_module
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
 from netdfl.topology.base import Topology, draw_connected, static
 from netdfl.topology.files import Edges, loops_words, read_edges, read_graph, self_loops
-from netdfl.topology.graph import Graph
+from netdfl.topology.graph import Graph, wrong_edge
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -131,6 +131,8 @@ def edge_list(
         found = Edges(edges)
     else:
         raise ValueError("edge_list takes its links from edges or from file; give one of the two")
+    if found.places and (wrong := wrong_edge(num_nodes, found.pairs)):
+        raise ValueError(f"{found.places[wrong[0]]}{wrong[1]}")
     one_way = directed or found.directed
     return static(Graph(num_nodes, found.pairs) if one_way else Graph.undirected(num_nodes, found.pairs), found.notes)
 
