@@ -23,7 +23,7 @@ SAMPLED = ("fedavg", "scaffold", "feddyn", "fedsmoo", "fedsynsam", "dynafed_syno
 
 def parts(name: str) -> tuple[str, ...]:
     """The classes of which a method is made, and whether its steps ascend first."""
-    return tuple(re.findall(r"\b[A-Z]\w+(?=\()|rho=0\.0", repr(ALGORITHMS[name].build(Exchange()))))
+    return tuple(re.findall(r"\b[A-Z]\w+(?=\()|rho=0\.0(?=,)", repr(ALGORITHMS[name].build(Exchange()))))
 
 
 FIRST = {parts(name): name for name in reversed(ALGORITHMS)}.values()
