@@ -16,7 +16,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import version_of
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import read_form
-from netdfl.scenario.loading.sources import changed_files, digests, edited_files, modules_of, named_files
+from netdfl.scenario.loading.sources import changed_files, digest, digests, edited_files, modules_of, named_files
 from netdfl.scenario.model.schema import Scenario
 
 PROVENANCE = "provenance.json"
@@ -63,6 +63,28 @@ def what_changed(run: Path) -> list[str]:
 def what_was_edited(run: Path) -> list[str]:
     """Return `what_changed` without files that are gone, as those are that another machine had for its run alone."""
     return edited_files(_sources(run))
+
+
+def what_differs(run: Path, scenario: Scenario) -> list[str]:
+    """Return, as texts, which sources the run in the directory `run` and a run of `scenario` now do not share.
+
+    Modules are compared by their names, as a folder that was copied or moved has its own. A module of the run that
+    `scenario` does not find is left out if it is gone.
+    """
+    made, modules = _sources(run), modules_of(scenario)
+    elsewhere = {before: file for before in made if (file := _same_module(Path(before), modules)) is not None}
+    edited = [f"{now} was edited" for before, now in elsewhere.items() if digest(now) != made[before]]
+    return [*edited, *edited_files({name: was for name, was in made.items() if name not in elsewhere})]
+
+
+def _same_module(before: Path, modules: Mapping[str, Path]) -> Path | None:
+    """Return the file of the module that the file `before` was, by the end of its path; None if there is none."""
+
+    def is_same(name: str) -> bool:
+        count = name.count(".") + 1 + (modules[name].name == "__init__.py")
+        return before.parts[-count:] == modules[name].parts[-count:]
+
+    return max(((name.count("."), modules[name]) for name in modules if is_same(name)), default=(0, None))[1]
 
 
 def refuse_changed(run: Path, doing: str, *, gone: bool = True) -> None:

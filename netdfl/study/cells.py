@@ -20,7 +20,7 @@ from netdfl.core.interrupts import ending_signals
 from netdfl.core.types import Json
 from netdfl.record.judge import WELL
 from netdfl.record.plain_json import dump_json
-from netdfl.running.provenance import other_versions, what_was_edited
+from netdfl.running.provenance import other_versions, what_differs
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.loading.resolved import to_plain
@@ -149,7 +149,7 @@ def look(
         else:
             others = (f"{each} when it was run: digits may differ" for each in other_versions(path))
             found.append(replace(ran, notices=(*loaded.notices, *others), untimed=untimed))
-            edited += what_was_edited(path)[:1]
+            edited += what_differs(path, loaded)[:1]
     if edited:
         what = (
             f"{len(edited)} of the finished runs in {folder} were made before {edited[0]}, and one table would mix them"

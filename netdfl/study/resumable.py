@@ -19,6 +19,7 @@ from netdfl.core.errors import InputError
 from netdfl.host.blueprint import Blueprint
 from netdfl.record.directory import CHECKPOINTS, hold
 from netdfl.running.judged import FinishedRun
+from netdfl.running.provenance import what_differs
 from netdfl.running.run import resume, run
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.study.keeping import FINISHED, Manner, as_published, keep
@@ -41,7 +42,7 @@ def run_or_resume(scenario: Scenario, path: Path, jobs: int, manner: Manner = "w
     """
     if manner != "whole":
         scenario = as_published(scenario)
-    finished = _resumed(path) if _is_simulated(scenario) else None
+    finished = _resumed(path, scenario) if _is_simulated(scenario) else None
     if finished is None:
         if path.exists():
             with hold(path):
@@ -61,11 +62,13 @@ def drop_checkpoints(path: Path) -> None:
     shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
 
 
-def _resumed(path: Path) -> FinishedRun | None:
-    """Resume an interrupted run; return None if it has no checkpoints."""
+def _resumed(path: Path, scenario: Scenario) -> FinishedRun | None:
+    """Resume an interrupted run of `scenario`; return None if it has no checkpoints, or was made from other sources."""
     if not any((path / CHECKPOINTS).glob("*.safetensors")):
         return None
     try:
+        if differing := what_differs(path, scenario):
+            raise InputError(differing[0])
         return resume(path, page=False)
     except InputError as error:
         print(f"begun anew: {error}")

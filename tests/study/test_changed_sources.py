@@ -161,6 +161,37 @@ def test_a_sweep_does_not_mix_runs_from_before_and_after_an_edit(
     assert swept(3) == 0
 
 
+@pytest.mark.usefixtures("without_curves", "unsaved")
+@pytest.mark.parametrize("how", ["copied", "moved"])
+def test_a_sweep_in_a_folder_that_was_copied_is_held_to_the_modules_there(
+    how: str, scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]
+) -> None:
+    """The next experiment begins as a copy of the last one, with its results; each run names the files of the old."""
+    draw_nothing()
+    (tmp_path / "graph.csv").unlink()
+    scenario.write_text(SCENARIO.replace("{kind: edge_list, file: graph.csv}", "ring"))
+
+    def swept(folder: Path) -> int:
+        return sweep(
+            folder / "s.yaml", [], out=folder / "out", seeds=2, jobs=1, console=Console(quiet=True),
+            make_runner=InProcess,
+        )  # fmt: skip
+
+    (old := tmp_path / "old").mkdir()
+    for name in ("s.yaml", "pace.py"):
+        shutil.move(tmp_path / name, old)
+    assert swept(old) == 0
+    new = tmp_path / "new"
+    (shutil.copytree if how == "copied" else shutil.move)(old, new)
+    put_back = edited(new / "pace.py")
+    with pytest.raises(InputError, match=rf"were made before {new}/pace\.py was edited, and one table would mix them"):
+        swept(new)
+    put_back()
+    if how == "copied":
+        edited(old / "pace.py")
+    assert swept(new) == 0
+
+
 class EditedMeanwhile(InProcess):
     """Edits a file once the first run has ended."""
 
