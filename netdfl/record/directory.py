@@ -56,8 +56,10 @@ class RunDirectory:
                 if overwrite:
                     _remove_run(Path(out))
                 return cls(_make_empty(Path(out)))
-            path = _make_new(Path(root) / scenario_name, f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}")
-            _point(path.parent / "latest", path.name)
+            _check_latest(parent := Path(root) / scenario_name)
+            path = _make_new(parent, f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}")
+            with suppress(PermissionError):  # there are disks without links
+                _point(path.parent / "latest", path.name)
         except OSError as exc:
             raise InputError(
                 f"the run directory {exc.filename} can't be made: {exc.strerror}; name another with --out DIR"
@@ -124,6 +126,16 @@ def _make_new(parent: Path, name: str) -> Path:
             number += 1
         else:
             return path
+
+
+def _check_latest(parent: Path) -> None:
+    """Raise InputError if what would be the link `latest` is a folder, which would be taken for the newest run."""
+    latest = parent / "latest"
+    if latest.is_dir() and not latest.is_symlink():
+        raise InputError(
+            f"{latest} is a folder, and should be a link to the newest run: a copy that followed the link, perhaps; "
+            "rename or remove it, or name a folder for the run with --out DIR"
+        )
 
 
 def point_latest(gone: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,9 +23,10 @@ from netdfl.study.figure_files import names_of, remove, stems_of
 from netdfl.study.labels import Labels, labels_of, shortened
 from netdfl.study.number_text import number
 from netdfl.study.plan import LEARNING, LOGS, Cell, GridPlan, each_value, is_study, parse_vary, places_of
-from netdfl.study.plots import is_word, name_of
+from netdfl.study.plots import name_of
 from netdfl.study.progress import FILE, StudyPlan, StudyState, refused_of
 from netdfl.study.refusals import check_values
+from netdfl.study.run_links import link_runs
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import GridPoint, estimates, points_of, write_cells, write_points
@@ -222,7 +221,8 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
     plan = _with_own_figures(plan, points)
     write_cells(out / "cells.csv", ran)
     write_points(out / "table.csv", points, LOGS)
-    link_runs(ran, out / "runs")
+    if why := link_runs(ran, out / "runs"):
+        console.print(f"note: {why}", markup=False, highlight=False)
     labels = labels_of(point.values for point in points)
     points = [point._replace(values=shortened(point.values, labels)) for point in points]
     names = _worth_showing(points, plan.figures)
@@ -309,20 +309,3 @@ def _why_not(points: Sequence[GridPoint], drawn: FigureSpec) -> str:
     """Return why a plot is not drawn: its metric is the same in all rows of the table, or there is none."""
     shown = _shown(points, drawn) if drawn.x != "round" else set()
     return f"it is {shown.pop()[0]} in all rows" if len(shown) == 1 else "the runs have nothing to show"
-
-
-def name_run(cell: Cell) -> str:
-    """Return the name of a cell's run, such as `dfedavg_loss-10%_seed-0`."""
-    values = [value if is_word(value) else f"{path.rpartition('.')[2]}-{value}" for path, value in cell.values]
-    plain = [re.sub(r"[^\w.%+]+", "-", each).strip("-") for each in (cell.case, *values, f"seed-{cell.seed}")]
-    return "_".join(filter(None, plain))[:200]
-
-
-def link_runs(ran: Sequence[CellResult], folder: Path) -> None:
-    """Create `folder` with a link to each run that has a result; other files in it stay."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for each in ran:
-        if not each.failed:
-            link = folder / name_run(each.cell)
-            link.unlink(missing_ok=True)
-            link.symlink_to(os.path.relpath(each.path, folder), target_is_directory=True)

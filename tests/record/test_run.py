@@ -39,6 +39,22 @@ def test_the_latest_link_follows_the_newest_run_of_a_scenario(tmp_path: Path) ->
     assert (tmp_path / "quickstart/latest").resolve() == paths[-1]
 
 
+def test_a_folder_in_place_of_the_latest_link_is_refused(tmp_path: Path) -> None:
+    """A copy that followed the link leaves one, and who opens it would see an old run."""
+    (tmp_path / "quickstart" / "latest").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"quickstart/latest is a folder, and should be a link to the newest run"):
+        RunDirectory.create(tmp_path, "quickstart", 0)
+    assert [each.name for each in (tmp_path / "quickstart").iterdir()] == ["latest"]
+
+
+def test_a_disk_without_links_has_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    assert RunDirectory.create(tmp_path, "quickstart", 0).path.is_dir()
+
+
 def test_an_out_directory_may_be_new_or_empty(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("new/below", "empty"):

@@ -19,8 +19,9 @@ from netdfl.scenario.model.study import FigureSpec
 from netdfl.study.learning import band
 from netdfl.study.plan import Cell
 from netdfl.study.plots import draw, figure_of, name_of
+from netdfl.study.run_links import name_run
 from netdfl.study.summary import GridPoint, differences, paired_t
-from netdfl.study.sweep import name_run, sweep
+from netdfl.study.sweep import sweep
 from netdfl.study.tables import SweepTable
 from tests.study.few_runs import IN_TIME
 
