@@ -1,4 +1,4 @@
-"""Runs side by side: their metrics, and the keys in which their scenarios differ."""
+"""Runs side by side: their metrics, and the keys and sources in which they differ."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from netdfl.collection.keys import differing
 from netdfl.collection.rows import FACTS, RunRow, Value, metric_names, read_row
+from netdfl.record.provenance import differing_sources, read_provenance
 
 
 class RunComparison(TypedDict):
@@ -17,7 +18,8 @@ class RunComparison(TypedDict):
         runs: the names of the runs.
         warnings: what a reader has to know before the figures of each run, if there is something.
         figures: for each column of a list of runs, the value of each run.
-        differences: for each key in which the scenarios differ, the value of each run.
+        differences: for each key in which the scenarios differ, the value of each run; and for each module, named file
+            or package, a part of its digest or its version.
     """
 
     runs: list[str]
@@ -30,12 +32,16 @@ def compare(runs: Mapping[str, Path]) -> RunComparison:
     """Return metrics and other results of runs (directories by name), and the keys in which their scenarios differ."""
     rows = {name: read_row(path, path.parent) for name, path in runs.items()}
     keys = differing([row.keys for row in rows.values()])
+    sources = differing_sources({name: read_provenance(path) for name, path in runs.items()})
     columns = ("started", "verdict", *FACTS, *metric_names(rows.values()))
     return {
         "runs": list(rows),
         "warnings": {name: list(row.warnings) for name, row in rows.items() if row.warnings},
         "figures": {name: _of(rows, name) for name in columns if any(v is not None for v in _of(rows, name).values())},
-        "differences": {key: _of(rows, key) for key in keys if key not in columns},
+        "differences": {
+            **{key: _of(rows, key) for key in keys if key not in columns},
+            **{name: dict(of) for name, of in sources.items()},
+        },
     }
 
 

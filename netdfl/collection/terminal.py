@@ -18,7 +18,7 @@ from netdfl.core.units import format_bytes
 USUAL = ("started", "place", "verdict", "accuracy", "error", "nbytes")
 WHERE_DIFFERENT = ("algorithm", "world", "nodes", "rounds")
 """Columns that a list has only if its runs differ in them."""
-SAME = "their scenarios are the same, the seed too"
+SAME = "they are made alike: the same scenario, seed, modules, files and packages"
 MOST_NAMED = 12
 """The most further differing keys that are named below a list."""
 MOST_PRINTED = 1000

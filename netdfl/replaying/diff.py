@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import Json, NodeId
+from netdfl.record.provenance import differing_sources, read_provenance
 from netdfl.record.run import Run
 from netdfl.record.sampling import Sampling
 
 MOST_NODES = 40
+SIDES = ("first", "second")
 _NOTHING = "nothing of the kind"
 _MESSAGES = """
 SELECT coalesce(arrived_s, sent_s), src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate
@@ -89,6 +91,7 @@ class Difference:
     Attributes:
         runs: the names of the two runs.
         scenario: the lines that only one run's scenario has.
+        sources: the user's modules, named files and packages that differ, with a digest or a version of either run.
         parting: the first difference of the records; None: they are equal.
         follow: the consequences of the first difference, for each node.
         ends: the entries of the two results that differ, each with both values.
@@ -101,6 +104,7 @@ class Difference:
     follow: Sequence[Consequence] = ()
     ends: Mapping[str, tuple[object, object]] = field(default_factory=dict)
     compared: str = ""
+    sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -127,12 +131,13 @@ def diff(first: Run, second: Run) -> Difference:
         lines = _scenarios(first, second)
         only = [_without(rows[0], rows[1]), _without(rows[1], rows[0])]
         paths = str(first.path), str(second.path)
+        sources = differing_sources({SIDES[0]: read_provenance(first.path), SIDES[1]: read_provenance(second.path)})
         if not any(only):
-            return Difference(paths, lines, None, compared=_compared(first, second))
+            return Difference(paths, lines, None, compared=_compared(first, second), sources=sources)
         began = min((each[0] for each in only if each), key=lambda row: row.at_s)
         parting = Divergence(began.at_s, _said(only[0], began), _said(only[1], began))
         follow = list(_follow(first, second, only))
-        return Difference(paths, lines, parting, follow, _ends(first, second), _compared(first, second))
+        return Difference(paths, lines, parting, follow, _ends(first, second), _compared(first, second), sources)
 
 
 def _common(first: Run, second: Run) -> Sequence[Sampling]:
@@ -259,6 +264,9 @@ def _lines(found: Difference) -> Iterator[str]:
     if found.scenario:
         yield "the scenarios differ:"
         yield from (f"  {line}" for line in found.scenario[:MOST_NODES])
+    if found.sources:
+        yield "they were made with other sources, by digest or version:"
+        yield from (f"  {name:<20}{'  '.join(of[side] or '-' for side in SIDES)}" for name, of in found.sources.items())
     parting = found.parting
     if found.compared:
         yield f"of messages that were delivered not all are compared: {found.compared}"

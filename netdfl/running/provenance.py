@@ -7,36 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NotRequired
-
-from pydantic import TypeAdapter
-from typing_extensions import TypedDict
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import version_of
 from netdfl.record.directory import RunDirectory
-from netdfl.record.forms import read_form
+from netdfl.record.provenance import PROVENANCE, SCHEMA, Provenance, read_provenance
 from netdfl.scenario.loading.sources import changed_files, digest, digests, edited_files, modules_of, named_files
 from netdfl.scenario.model.schema import Scenario
 
-PROVENANCE = "provenance.json"
-SCHEMA = "netdfl/provenance/1"
 _VERSIONS = ("netdfl", "torch", "numpy")
-
-
-class Provenance(TypedDict):
-    """The JSON keys of `provenance.json`: versions of packages, and hashes of the scenario, modules and named files.
-
-    Runs of netdfl 0.2.0 and before have no `files`.
-    """
-
-    versions: dict[str, str]
-    scenario: str
-    modules: dict[str, str]
-    files: NotRequired[dict[str, str]]
-
-
-_FORM: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 
 
 def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
@@ -101,7 +80,7 @@ def refuse_changed(run: Path, doing: str, *, gone: bool = True) -> None:
 
 def other_versions(run: Path) -> list[str]:
     """Return a text for each package whose version differs from the one the run used: `torch is 2.11, and was 2.12`."""
-    made = read_form(run / PROVENANCE, _FORM)
+    made = read_provenance(run)
     was: Mapping[str, str] = {} if made is None else made["versions"]
     now = _versions()
     return [f"{name} is {now[name]}, and was {was[name]}" for name in now if was.get(name, now[name]) != now[name]]
@@ -109,7 +88,7 @@ def other_versions(run: Path) -> list[str]:
 
 def _sources(run: Path) -> dict[str, str]:
     """Return the recorded digests of the sources of the run in the directory `run`, with its scenario's."""
-    made = read_form(run / PROVENANCE, _FORM)
+    made = read_provenance(run)
     if made is None:
         return {}
     return {str(run / "scenario.yaml"): made["scenario"], **made["modules"], **made.get("files", {})}

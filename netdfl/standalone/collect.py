@@ -31,12 +31,12 @@ from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.record.messages import count_messages
 from netdfl.record.observations import RunFacts
+from netdfl.record.provenance import PROVENANCE
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.record.store import STORE, StoreWriter
 from netdfl.running.judged import FinishedRun, facts_of, finish
 from netdfl.running.prepare import prepare
-from netdfl.running.provenance import PROVENANCE
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario

@@ -12,6 +12,7 @@ from netdfl.collection.filters import as_number
 from netdfl.collection.keys import Keys, differing, group_names, scenario_keys
 from netdfl.collection.rows import read_row
 from netdfl.core.errors import NetdflError
+from netdfl.record.provenance import differing_sources, read_provenance
 from netdfl.record.run import Run, open_run
 from netdfl.report.data.frame import TIME, shorten, whole
 
@@ -26,10 +27,10 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
     `groups` has, for each run, the name of the curve that it shares with runs that differ in the seed alone; `names`
     has the name of its own curve.
     """
-    curves, scenarios, wrong = {}, {}, {}
+    curves, scenarios, made, wrong = {}, {}, {}, {}
     for name, path in runs[:MOST_COMPARED]:
         try:
-            run = open_run(path)
+            run, made[name] = open_run(path), read_provenance(path)
             curves[name], scenarios[name] = _known_curves(run), scenario_keys(run.scenario_text)
         except NetdflError as error:
             wrong[name] = str(error)
@@ -38,7 +39,8 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
     return {
         "curves": curves,
         "figures": {name: {**row.facts, "started": row.started, "place": row.place} for name, row in rows.items()},
-        "differences": {key: {name: each.get(key, "") for name, each in scenarios.items()} for key in differ},
+        "differences": {key: {name: each.get(key, "") for name, each in scenarios.items()} for key in differ}
+        | differing_sources(made),
         "numbers": {key: {name: _number(each.get(key, "")) for name, each in scenarios.items()} for key in differ},
         **_names(scenarios, {name: row.place for name, row in rows.items()}),
         "wrong": wrong,

@@ -186,7 +186,10 @@ def test_runs_that_differ_by_no_key_say_by_what_they_differ(plant: Plant) -> Non
 
     assert told(*runs[:2]) == "their scenarios are the same but for the seed: 3, 7"
     assert told(*runs) == "their scenarios are the same but for the nodes: 4, 9; the seed: 3, 7, 8"
-    assert told(runs[0], runs[0] / "../first") == "their scenarios are the same, the seed too"
+    assert (
+        told(runs[0], runs[0] / "../first")
+        == "they are made alike: the same scenario, seed, modules, files and packages"
+    )
 
 
 def test_show_and_compare_have_warnings_and_the_virtual_duration(plant: Plant) -> None:

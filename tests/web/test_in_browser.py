@@ -192,7 +192,7 @@ def test_names_and_reasons_that_are_markup_do_nothing(folder: Path, opened: Open
                 page.locator("[data-stall='0']").click()
             if place == address:
                 page.get_by_role("button", name="compare all that fit").click()
-                page.get_by_text("In what their scenarios differ").wait_for()
+                page.get_by_text("In what they differ").wait_for()
             assert page.evaluate("[window.hacked, document.images.length, document.scripts.length]") == [None, 0, 2]
             page.close()
 

@@ -169,7 +169,7 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     assert len(lines) == 2 * 6
     assert saved["SVG"].count("<circle") == 4
     assert ">consensus distance against bytes sent</text>" in saved["SVG"]
-    check_pinned(page.get_by_role("region", name="In what their scenarios differ"))
+    check_pinned(page.get_by_role("region", name="In what they differ"))
     with page.expect_download() as download:
         page.locator("#beside .tools").first.get_by_role("button", name="save as PNG").click()
     assert Path(download.value.path()).read_bytes()[:4] == b"\x89PNG"

@@ -63,13 +63,13 @@ function lay() {
   beside.replaceChildren(el("h2", {}, names.length === 1 ? "One run" : `${names.length} runs beside each other`), ...(having.length ? [tools, place] : [el("p", {}, "None of them has a curve.")]),
     ...(compared.left_out ? [el("p", { class: "hint" }, `Without ${compared.left_out} more: 60 are compared.`)] : []),
     ...Object.entries(compared.wrong).map(([id, words]) => el("p", {}, `${placeOf(id)}: ${words}`)),
-    differences.length ? differ(names, differences) : el("p", { class: "hint" }, names.length > 1 ? "Their scenarios are the same, the seed too." : ""), ...(names.length > 1 ? [scatter(names)] : []));
+    differences.length ? differ(names, differences) : el("p", { class: "hint" }, names.length > 1 ? "They are made alike: the same scenario, seed, modules, files and packages." : ""), ...(names.length > 1 ? [scatter(names)] : []));
   if (having.length) over(place, having);
 }
 
 /** @param {string[]} names @param {[string, any][]} differences */
 function differ(names, differences) {
-  const made = table(["key", ...names.map(placeOf)], differences.map(([key, of]) => [broken(key), ...names.map((id) => of[id] ?? "")]), "In what their scenarios differ", "high pinned");
+  const made = table(["key", ...names.map(placeOf)], differences.map(([key, of]) => [broken(key), ...names.map((id) => of[id] ?? "")]), "In what they differ", "high pinned");
   made.querySelectorAll("thead th").forEach((cell, i) => { if (i) cell.replaceChildren(link(names[i - 1], placeOf(names[i - 1]))); });
   return made;
 }

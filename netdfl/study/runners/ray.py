@@ -34,7 +34,7 @@ from netdfl.core.process import die_with_parent
 from netdfl.host.plan import NAMED, SCENARIO, carried_modules, pack
 from netdfl.record.directory import LOCK, hold
 from netdfl.record.plain_json import dump_json
-from netdfl.running.provenance import PROVENANCE
+from netdfl.record.provenance import PROVENANCE
 from netdfl.scenario.loading.sources import named_files
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario

@@ -1,0 +1,67 @@
+"""Two runs of one scenario may be two experiments: whoever sets them side by side is told which sources differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import netdfl
+from netdfl.collection.comparing import compare
+from netdfl.collection.terminal import compared_lines
+from netdfl.record.provenance import differing_sources, read_provenance
+from netdfl.record.run import open_run
+from netdfl.replaying.diff import diff
+from netdfl.web import many
+
+SCENARIO = """
+schema: netdfl/1
+name: edited
+nodes: 3
+rounds: 2
+world: {kind: simulated, compute: {kind: "pace:steady"}}
+task: {kind: consensus, dim: 2}
+algorithm: dpsgd
+topology: {kind: edge_list, file: graph.csv}
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[[str, int], Path]:
+    """Makes a run with a compute time of so many ns, and returns its directory."""
+
+    def make(name: str, ns: int) -> Path:
+        (tmp_path / "graph.csv").write_text("0,1\n1,2\n")
+        (tmp_path / "pace.py").write_text(f"def steady(streams, /):\n    return lambda node, round: {ns}\n")
+        (tmp_path / "s.yaml").write_text(SCENARIO)
+        return netdfl.run(netdfl.load(tmp_path / "s.yaml"), out=tmp_path / name, page=False).run.path
+
+    return make
+
+
+def test_an_edited_module_is_named_wherever_two_runs_are_compared(
+    made: Callable[[str, int], Path], tmp_path: Path
+) -> None:
+    first, second = made("first", 1000), made("second", 90_000)
+    (line,) = (each for each in compared_lines(compare({"a": first, "b": second})) if each.startswith("pace.py"))
+    shown = many.compare([("a", first), ("b", second)], tmp_path)["differences"]["pace.py"]
+    assert line.split() == ["pace.py", shown["a"], shown["b"]]
+    text = diff(open_run(first), open_run(second)).text
+    assert f"they were made with other sources, by digest or version:\n  pace.py             {shown['a']}" in text
+    again = made("again", 1000)
+    assert compared_lines(compare({"a": first, "b": again}))[-1].startswith("they are made alike")
+    assert "other sources" not in diff(open_run(first), open_run(again)).text
+
+
+def test_sources_are_known_by_name_and_versions_by_package(made: Callable[[str, int], Path]) -> None:
+    first = read_provenance(made("first", 1000))
+    assert first is not None
+    moved = {
+        **first,
+        "modules": {name.replace("/pace", "/elsewhere/pace"): was for name, was in first["modules"].items()},
+    }
+    updated = {**moved, "versions": {**first["versions"], "numpy": "1.0"}}
+    assert differing_sources({"a": first, "b": moved}) == {}  # type: ignore[dict-item]
+    now = first["versions"]["numpy"]
+    assert differing_sources({"a": first, "b": updated, "c": None}) == {"numpy": {"a": now, "b": "1.0"}}  # type: ignore[dict-item]
