@@ -70,7 +70,7 @@ def test_where_there_are_no_links_the_tables_are_written(tmp_path: Path, monkeyp
         raise PermissionError(1, os.strerror(1))
 
     monkeypatch.setattr(Path, "symlink_to", refuse)
-    monkeypatch.setattr("netdfl.record.directory._point", refuse)
+    monkeypatch.setattr("os.symlink", refuse)
     said = swept(tmp_path)
     assert (
         f"{tmp_path}/changed/runs has no links to the runs in {tmp_path}/changed/cells: Operation not permitted" in said
