@@ -5,14 +5,22 @@ A run is replayed, resumed, or kept as a finished one of a sweep only while its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import version_of
 from netdfl.record.directory import RunDirectory
 from netdfl.record.provenance import PROVENANCE, SCHEMA, Provenance, read_provenance
-from netdfl.scenario.loading.sources import changed_files, digest, digests, edited_files, modules_of, named_files
+from netdfl.scenario.loading.sources import (
+    changed_files,
+    digest,
+    digests,
+    edited_files,
+    modules_of,
+    named_files,
+    packages_of,
+)
 from netdfl.scenario.model.schema import Scenario
 
 _VERSIONS = ("netdfl", "torch", "numpy")
@@ -22,7 +30,7 @@ def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
     """Write the provenance of the run in `directory`, which must hold its scenario already."""
     (of_scenario,) = digests([directory.path / "scenario.yaml"]).values()
     made: Provenance = {
-        "versions": _versions(),
+        "versions": _versions({*_VERSIONS, *packages_of(scenario)}),
         "scenario": of_scenario,
         "modules": digests(modules_of(scenario).values()),
         "files": digests(named_files(scenario)),
@@ -82,8 +90,8 @@ def other_versions(run: Path) -> list[str]:
     """Return a text for each package whose version differs from the one the run used: `torch is 2.11, and was 2.12`."""
     made = read_provenance(run)
     was: Mapping[str, str] = {} if made is None else made["versions"]
-    now = _versions()
-    return [f"{name} is {now[name]}, and was {was[name]}" for name in now if was.get(name, now[name]) != now[name]]
+    now = _versions(was)
+    return [f"{name} is {now[name]}, and was {was[name]}" for name in now if was[name] != now[name]]
 
 
 def _sources(run: Path) -> dict[str, str]:
@@ -94,6 +102,6 @@ def _sources(run: Path) -> dict[str, str]:
     return {str(run / "scenario.yaml"): made["scenario"], **made["modules"], **made.get("files", {})}
 
 
-def _versions() -> dict[str, str]:
-    found = {name: version_of(name) for name in _VERSIONS}
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    found = {name: version_of(name) for name in sorted(packages)}
     return {name: version for name, version in found.items() if version is not None}

@@ -19,7 +19,7 @@ import netdfl
 from netdfl.core.errors import InputError
 from netdfl.measure.command import Settings, measure
 from netdfl.running.models import open_run
-from netdfl.running.provenance import what_changed
+from netdfl.running.provenance import other_versions, what_changed
 from netdfl.running.run import resume
 from netdfl.scenario.loading.sources import hash_of_sources
 from netdfl.study.sweep import sweep
@@ -270,6 +270,17 @@ def test_explorations_proofs_and_blames_are_known_by_what_they_were_made_from(
     assert hash_of_sources(netdfl.load(scenario)) != before
     put_back()
     assert hash_of_sources(netdfl.load(scenario)) == before
+
+
+def test_packages_that_a_module_imports_are_in_the_provenance_with_their_versions(
+    scenario: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "pace.py").write_text("import json\nimport packaging.version\n" + PACE)
+    run = netdfl.run(netdfl.load(scenario), out=tmp_path / "run", page=False).run.path
+    made = json.loads((run / "provenance.json").read_text())
+    assert sorted(made["versions"]) == ["netdfl", "numpy", "packaging", "torch"]
+    (run / "provenance.json").write_text(json.dumps(made | {"versions": made["versions"] | {"packaging": "0.1"}}))
+    assert other_versions(run) == [f"packaging is {version('packaging')}, and was 0.1"]
 
 
 TABLE = """

@@ -7,8 +7,11 @@ here. Otherwise two experiments would be mixed in one.
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias
 
@@ -64,6 +67,13 @@ def search_modules(scenario: Scenario) -> ModuleSearch:
     if not wanted:
         return ModuleSearch({}, set())
     return find_modules(wanted, [*places(str(scenario.folder)), *python_path()])
+
+
+def packages_of(scenario: Scenario) -> set[str]:
+    """Return the canonical names of the installed packages that the user's parts come from, or their modules import."""
+    tops = {name.partition(".")[0] for name in search_modules(scenario).others} - sys.stdlib_module_names - {"netdfl"}
+    homes = metadata.packages_distributions() if tops else {}
+    return {re.sub(r"[-_.]+", "-", name).lower() for top in tops for name in homes.get(top, ())}
 
 
 def named_files(scenario: Scenario) -> list[Path]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import MachineError
-from netdfl.scenario.loading.sources import search_modules
+from netdfl.scenario.loading.sources import packages_of, search_modules
 from netdfl.scenario.model.schema import Scenario
 
 if TYPE_CHECKING:
@@ -93,16 +92,13 @@ def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> 
     """
     from netdfl.host.blueprint import needs_torch
 
-    own = search_modules(scenario).others
     dataset = getattr(getattr(scenario.task, "dataset", None), "kind", "")
     wanted = {*BY_DATASET.get(dataset, ()), *(COLLECTING if collects else ())}
-    of_netdfl = {".".join(name.split(".")[:2]) for name in own if name.split(".")[0] == "netdfl"}
+    imported = search_modules(scenario).others
+    of_netdfl = {".".join(name.split(".")[:2]) for name in imported if name.split(".")[0] == "netdfl"}
     if needs_torch(scenario) or of_netdfl - LIGHT:
         wanted.update(TRAINING)
-    tops = {name.partition(".")[0] for name in own} - sys.stdlib_module_names - {"netdfl"}
-    homes = metadata.packages_distributions() if tops else {}
-    wanted.update(name for top in tops for name in map(canonical, homes.get(top, ())) if name in closure)
-    return wanted
+    return wanted | {name for name in packages_of(scenario) if name in closure}
 
 
 def _environment(python: str) -> dict[str, str]:
