@@ -40,8 +40,7 @@ def find_modules(names: Iterable[str], folders: Sequence[Path]) -> ModuleSearch:
             others.add(name)
         else:
             files[name] = file
-            left.extend(_imported(name, file))
-        left.extend(_packages(name))
+            left.extend([*_imported(name, file), *_packages(name)])
     folders_of_files = {package for name in files for package in _packages(name)}
     others = {name for name in others - folders_of_files if not files.keys() & _packages(name)}
     return ModuleSearch(files, others)
