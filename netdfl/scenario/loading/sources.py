@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias
 
 from xxhash import xxh3_128
 
+from netdfl.core.files import version_of
 from netdfl.scenario.model.own_modules import ModuleSearch, find_modules, python_path
 from netdfl.scenario.model.parts import own_parts
 from netdfl.scenario.model.plugins import places
@@ -72,8 +73,13 @@ def search_modules(scenario: Scenario) -> ModuleSearch:
 def packages_of(scenario: Scenario) -> set[str]:
     """Return the canonical names of the installed packages that the user's parts come from, or their modules import."""
     tops = {name.partition(".")[0] for name in search_modules(scenario).others} - sys.stdlib_module_names - {"netdfl"}
-    homes = metadata.packages_distributions() if tops else {}
-    return {re.sub(r"[-_.]+", "-", name).lower() for top in tops for name in homes.get(top, ())}
+    return {re.sub(r"[-_.]+", "-", name).lower() for top in tops for name in _distributions(top)}
+
+
+@cache
+def _distributions(top: str) -> Sequence[str]:
+    """Return the installed packages that have a module `top`; most have its name, and looking through all is slow."""
+    return [top] if version_of(top) is not None else metadata.packages_distributions().get(top, ())
 
 
 def named_files(scenario: Scenario) -> list[Path]:
