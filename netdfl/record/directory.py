@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PRIVATE, check_name, empty_folder, open_append, write_whole, writing
@@ -164,7 +164,7 @@ def hold(path: Path) -> Iterator[None]:
     with writing(path / LOCK, RunError):
         file = os.fdopen(open_append(path / LOCK), "a")
     with file:
-        if not any(map(_locked, [file] * TIMES)):
+        if not take_lock(file.fileno()):
             raise InputError(f"{path}: this run is still going on; wait until it ends, or stop it first")
         _held[path] = file.fileno()
         try:
@@ -173,7 +173,12 @@ def hold(path: Path) -> Iterator[None]:
             del _held[path]
 
 
-def _locked(file: IO[str]) -> bool:
+def take_lock(file: int) -> bool:
+    """Lock an open file, unless another process holds its lock; return whether it is locked."""
+    return any(map(_locked, [file] * TIMES))
+
+
+def _locked(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -210,8 +215,13 @@ def _is_same(file: Path, descriptor: int) -> bool:
 
 def is_held(path: Path) -> bool:
     """Return whether a process on this machine holds the lock of the run directory `path`: the run goes on."""
+    return is_locked(path / LOCK)
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether a process on this machine holds the lock `file`."""
     try:
-        fd = os.open(path / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -12,12 +12,17 @@ LOCKS = Path("/proc/locks")
 
 
 def find_holder(run: Path) -> int | None:
-    """Return the id of the process that holds the run's lock; None if none does, or if the system can't tell.
+    """Return the id of the process that holds the run's lock; None if none does, or if the system can't tell."""
+    return holder_of(run / LOCK)
 
-    The system's own table is read, never a file of the run, so that no run directory can name a process.
+
+def holder_of(lock: Path) -> int | None:
+    """Return the id of the process that holds the lock, a file; None if none does, or if the system can't tell.
+
+    The system's own table is read, never a file of a run, so that no run directory can name a process.
     """
     try:
-        found = os.stat(run / LOCK, follow_symlinks=False)
+        found = os.stat(lock, follow_symlinks=False)
         lines = LOCKS.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return None

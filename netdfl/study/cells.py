@@ -174,6 +174,16 @@ def finished(cell: Cell, path: Path) -> CellResult | None:
     return CellResult(cell, path, code, result, kept=kept(path)) if code in FINISHED else None
 
 
+def ended_meanwhile(known: Sequence[CellResult], waiting: Sequence[CellJob]) -> tuple[list[CellResult], list[CellJob]]:
+    """Divide cells anew where another command may have run some that were `waiting`."""
+    done = {
+        job.cell: replace(ran, notices=job.notices, untimed=job.untimed)
+        for job in waiting
+        if (ran := finished(job.cell, job.path)) is not None
+    }
+    return [*known, *done.values()], [job for job in waiting if job.cell not in done]
+
+
 def ended(cell: Cell, path: Path) -> CellResult | None:
     """Return the result of the cell that ran at `path`, also of one that failed; None if it has not ended."""
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,15 +21,16 @@ from netdfl.core.files import OTHER_OUT, write_whole, writing
 from netdfl.record.directory import is_held
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.model.study import FigureSpec
+from netdfl.study.alone import TABLES, is_under_way
 from netdfl.study.cells import CellResult, ended
 from netdfl.study.plan import Cell
 from netdfl.study.runners.base import UNUSABLE, path_beside
 
 SCHEMA = "netdfl/progress/1"
 FILE = "study.json"
-TABLES = "studies"
-"""The folder, beside the published tables, in which their plans are stored."""
 LOOK_S = 2.0
+SO_FAR = re.compile(r"^From \d+ of \d+ runs; ", re.MULTILINE)
+"""How a table says that it is of the runs so far."""
 State: TypeAlias = Literal["finished", "failed", "running", "queued"]
 
 
@@ -154,15 +156,16 @@ class CellState:
 
 @dataclass(frozen=True)
 class StudyState:
-    """The states of all cells (single runs) of a plan."""
+    """The states of all cells (single runs) of a plan; `under_way`: whether the study's command goes on."""
 
     plan: StudyPlan
     cells: Sequence[CellState] = field(default_factory=list)
+    under_way: bool = False
 
     @classmethod
-    def of(cls, plan: StudyPlan) -> StudyState:
+    def of(cls, plan: StudyPlan, *, under_way: bool = False) -> StudyState:
         """Read the states of all cells from their run directories."""
-        return cls(plan, [_state(plan, cell) for cell in plan.cells])
+        return cls(plan, [_state(plan, cell) for cell in plan.cells], under_way)
 
     def num(self, state: State) -> int:
         """Return the number of cells in this state."""
@@ -215,7 +218,7 @@ class StudyState:
     def _left(self) -> str:
         if self.over:
             return ""
-        if not self.num("running"):
+        if not self.num("running") and not self.under_way:
             return "; nothing runs: repeat the study's command to go on"
         left = self.left_s
         return "; time left unknown until a run tells it" if left is None else f"; about {duration(left)} left"
@@ -245,6 +248,16 @@ def _so_far(path: Path) -> tuple[float, float | None]:
         return 0.0, None
 
 
+def _has_tables(study: StudyState) -> bool:
+    """Return whether the study's command has written the tables of all its runs, or is about to."""
+    if not study.over or study.under_way:
+        return study.over
+    try:
+        return SO_FAR.search(study.plan.table.read_text(encoding="utf-8")) is None
+    except (OSError, ValueError):
+        return False
+
+
 def duration(seconds: float) -> str:
     """Return a duration as text, rounded coarsely: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 90:
@@ -265,20 +278,23 @@ def show(
     `say` prints a line of text. `tables` writes tables and plots of an unfinished sweep from the runs so far. Raises
     InputError if there is no study.
     """
-    before: dict[Path, list[State]] = {}
+    before: dict[Path, tuple[bool, list[State]]] = {}
     while True:
-        found = {file: StudyState.of(plan) for file, plan in plans_of(folder)}
+        found = {file: StudyState.of(plan, under_way=is_under_way(file)) for file, plan in plans_of(folder)}
         for file, study in found.items():
-            states = [each.state for each in study.cells]
+            states = study.under_way, [each.state for each in study.cells]
             if before.get(file) == states:
                 continue
             for line in study.lines():
                 say(line)
-            if study.plan.is_sweep and not study.over and study.num("finished"):
-                tables(file.parent, study)
+            if study.plan.is_sweep and study.num("finished") and not _has_tables(study):
+                try:
+                    tables(file.parent, study)
+                except (RunError, OSError) as error:  # of somebody else, or a copy that can only be read
+                    say(f"  its tables are not written anew: {error}")
             if study.plan.table.exists():
                 say(f"  table: {study.plan.table}")
             before[file] = states
-        if not follow or all(study.over for study in found.values()):
+        if not follow or all(study.over and not study.under_way for study in found.values()):
             return
         wait(LOOK_S)

@@ -21,11 +21,12 @@ from netdfl.report.live import say as print_plain
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario
+from netdfl.study.alone import TABLES, alone
 from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, LISTS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
-from netdfl.study.progress import TABLES, StudyPlan, refused_of
+from netdfl.study.progress import StudyPlan, refused_of
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
@@ -114,6 +115,21 @@ def reproduce(
         InputError: There is no such paper, table or cell, or there are no scenarios.
     """
     book = _open(request, out)
+    with alone(out / TABLES / f"{book.stem.name}.json"):
+        return _reproduce(request, book, out, jobs, console, far, make_runner, needs)
+
+
+def _reproduce(
+    request: Reproduction,
+    book: _TableState,
+    out: Path,
+    jobs: int,
+    console: Console,
+    far: StudyProgress | None,
+    make_runner: Callable[[], Runner],
+    needs: RunNeeds,
+) -> int:
+    book.join()
     far, number = far or StudyProgress(), count(1)
     found, waiting = _look(book.works, request, out / "cells", book)
     far.total = len(found) + len(waiting)
@@ -145,15 +161,13 @@ def reproduce(
 
 
 def _open(request: Reproduction, out: Path) -> _TableState:
-    """Return the state of the requested table, with results of earlier calls. Raises InputError."""
+    """Return the state of the requested table, without results of earlier calls. Raises InputError."""
     figures = published(request.paper, request.table)
     if not request.scenarios.is_dir():
         raise InputError(f"{request.scenarios} is no directory; name that of the papers' scenarios with --scenarios")
     every = trials(figures)
     works = [_work(trial, request) for trial in select(every, request.globs)]
-    book = _TableState(request, figures[0].paper, figures[0].table, every, works, out)
-    book.join()
-    return book
+    return _TableState(request, figures[0].paper, figures[0].table, every, works, out)
 
 
 def _work(trial: FigureSetup, request: Reproduction) -> _FigureRuns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from netdfl.report.live import say as print_plain
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.model.study import FigureSpec
+from netdfl.study.alone import alone, is_under_way, writing_tables
 from netdfl.study.bar import bar_of, line_of
-from netdfl.study.cells import CellJob, CellResult, look, run_all
+from netdfl.study.cells import CellJob, CellResult, ended_meanwhile, look, run_all
 from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.checking import GridCheck, cells_under, checked_grids
 from netdfl.study.figure_files import names_of, remove, stems_of
@@ -90,7 +91,10 @@ def sweep(
     grids = _of_study(file, sets, out, seeds) if study else [_of_scenario(file, vary, sets, out, seeds)]
     far = far or Far()
     far.total = sum(len(grid.cells) for grid in grids)
-    return sum(_run(grid, out / grid.plan.name, jobs, console, far, make_runner, needs) for grid in grids)
+    with ExitStack() as locks:
+        for grid in grids:
+            locks.enter_context(alone(out / grid.plan.name / FILE))
+        return sum(_run(grid, out / grid.plan.name, jobs, console, far, make_runner, needs) for grid in grids)
 
 
 def as_progress(grid: GridCheck, out: Path, jobs: int) -> StudyPlan:
@@ -104,10 +108,18 @@ def as_progress(grid: GridCheck, out: Path, jobs: int) -> StudyPlan:
 
 def write_so_far(folder: Path, study: StudyState) -> None:
     """Write the tables and plots of an unfinished grid from the runs so far, of which the tables say how many."""
+    with writing_tables(folder / FILE):
+        now = StudyState.of(study.plan)
+        if now.over and is_under_way(folder / FILE):
+            return  # the study's command writes the tables of all runs
+        _write_so_far(folder, now)
+
+
+def _write_so_far(folder: Path, study: StudyState) -> None:
     plan = study.plan
     counts = {state: study.num(state) for state in ("running", "queued", "failed")}
     told = ", ".join(f"{num} {state}" for state, num in counts.items() if num or state != "running")
-    so_far = f"From {study.num('finished')} of {len(study.cells)} runs; {told}."
+    so_far = "" if study.over else f"From {study.num('finished')} of {len(study.cells)} runs; {told}."
     grid = GridPlan(plan.name, folder / FILE, {}, {}, 0, plan.figures, plan.learning, title=plan.title)
     write_results(study.ended, grid, folder, Console(quiet=True), so_far)
 
@@ -167,7 +179,8 @@ def _run(
     needs: RunNeeds,
 ) -> int:
     """Make the runs of a grid that have not ended yet, and write its results to `out`; return how many runs failed."""
-    plan, cells, known, waiting = grid.plan, grid.cells, grid.known, grid.waiting
+    plan, cells = grid.plan, grid.cells
+    known, waiting = ended_meanwhile(grid.known, grid.waiting)
     _drop_stale(plan, out, console)
     progress = as_progress(grid, out, jobs)
     progress.write(out / FILE)
@@ -191,7 +204,8 @@ def _run(
     with bar_of(progress, console):
         run_all(waiting, jobs, done, far, make_runner=make_runner, needs=needs)
     (out / "cells").mkdir(parents=True, exist_ok=True)
-    return write_results([found[cell] for cell in cells], plan, out, console)
+    with writing_tables(out / FILE):
+        return write_results([found[cell] for cell in cells], plan, out, console)
 
 
 def _notes(cells: Sequence[CellResult | CellJob], labels: Labels) -> list[str]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from netdfl.cli.commands import make_app
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, RunError
 from netdfl.record.directory import hold
 from netdfl.study.bar import bar_of, line_of, words_of
 from netdfl.study.cells import CellResult
@@ -130,6 +130,20 @@ def test_a_study_that_was_left_says_so_and_one_that_is_over_has_no_time_left(tmp
     assert over.left_s == 0
 
 
+@pytest.mark.parametrize("error", [RunError("a/table.md can't be written"), PermissionError(13, "no", "a/table.md")])
+def test_the_progress_is_told_where_no_tables_can_be_written(error: Exception, tmp_path: Path) -> None:
+    def refuse(folder: Path, study: StudyState) -> None:
+        raise error
+
+    for name in "ab":
+        a_run(tmp_path / name, 0, 100)
+        plan_of(tmp_path / name, 0, 1).write(tmp_path / name / FILE)
+    said: list[str] = []
+    show(tmp_path, said.append, refuse)
+    left = "grid: 1 of 2 runs finished, 1 queued; nothing runs: repeat the study's command to go on"
+    assert said == [left, f"  its tables are not written anew: {error}"] * 2
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(40, "40 s"), (119, "2 min"), (5399, "90 min"), (12600, "3.5 h")])
 def test_times_are_said_no_finer_than_they_are_known(seconds: float, words: str) -> None:
     assert duration(seconds) == words
@@ -155,7 +169,7 @@ def test_following_says_again_what_changed_and_ends_with_the_study(tmp_path: Pat
         "again",
         "grid: 2 of 2 runs finished",
     ]
-    assert written == [1]
+    assert written == [1, 2]
 
 
 @pytest.mark.parametrize("text", ["{}", "[", '{"schema": "netdfl/progress/9"}'])

@@ -18,6 +18,7 @@ from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.study import FigureSpec
+from netdfl.study.alone import alone, writing_tables
 from netdfl.study.cells import CellResult, StudyProgress, look, run_all
 from netdfl.study.number_text import number
 from netdfl.study.outcome import figures_of, words
@@ -126,10 +127,12 @@ def tune(
     if is_study(file):
         raise InputError(f"{file}: is a study, and a search takes one scenario: name one of `netdfl list scenarios`")
     runs = _Runs(file, [*sets, "world.kind=simulated"], out, jobs, console, far or StudyProgress(), make_runner)
-    plan = _plan(runs, order)
-    tuning = SearchAnswer(plan.name, order.knob, order.target, order.confidence, list(plan.vary[PATHS[order.knob]]))
-    tuning = _searched(runs, plan, order, tuning)
-    _write(runs, plan, tuning)
+    with alone(out / FILE):
+        plan = _plan(runs, order)
+        tuning = SearchAnswer(plan.name, order.knob, order.target, order.confidence, list(plan.vary[PATHS[order.knob]]))
+        tuning = _searched(runs, plan, order, tuning)
+        with writing_tables(out / FILE):
+            _write(runs, plan, tuning)
     return FOUND if tuning.answer is not None else NONE
 
 
