@@ -22,7 +22,7 @@ MOST_COMPARED = 60
 
 
 def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
-    """Return curves and final metrics of each run of the folder `root`, and the keys in which their scenarios differ.
+    """Return curves and final metrics of each run of the folder `root`, and the keys and sources in which they differ.
 
     `groups` has, for each run, the name of the curve that it shares with runs that differ in the seed alone; `names`
     has the name of its own curve.
@@ -34,13 +34,14 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
             curves[name], scenarios[name] = _known_curves(run), scenario_keys(run.scenario_text)
         except NetdflError as error:
             wrong[name] = str(error)
+    for source, of in differing_sources(made).items():  # so runs of two texts of a module are two curves
+        scenarios = {name: {**keys, source: of.get(name, "")} for name, keys in scenarios.items()}
     differ = differing(list(scenarios.values()))
     rows = {name: read_row(path, root) for name, path in runs[:MOST_COMPARED]}
     return {
         "curves": curves,
         "figures": {name: {**row.facts, "started": row.started, "place": row.place} for name, row in rows.items()},
-        "differences": {key: {name: each.get(key, "") for name, each in scenarios.items()} for key in differ}
-        | differing_sources(made),
+        "differences": {key: {name: each.get(key, "") for name, each in scenarios.items()} for key in differ},
         "numbers": {key: {name: _number(each.get(key, "")) for name, each in scenarios.items()} for key in differ},
         **_names(scenarios, {name: row.place for name, row in rows.items()}),
         "wrong": wrong,

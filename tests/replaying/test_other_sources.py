@@ -45,7 +45,9 @@ def test_an_edited_module_is_named_wherever_two_runs_are_compared(
 ) -> None:
     first, second = made("first", 1000), made("second", 90_000)
     (line,) = (each for each in compared_lines(compare({"a": first, "b": second})) if each.startswith("pace.py"))
-    shown = many.compare([("a", first), ("b", second)], tmp_path)["differences"]["pace.py"]
+    page = many.compare([("a", first), ("b", second)], tmp_path)
+    shown = page["differences"]["pace.py"]
+    assert page["groups"]["a"] != page["groups"]["b"]
     assert line.split() == ["pace.py", shown["a"], shown["b"]]
     text = diff(open_run(first), open_run(second)).text
     assert f"they were made with other sources, by digest or version:\n  pace.py             {shown['a']}" in text
