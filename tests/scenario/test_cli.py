@@ -47,6 +47,16 @@ def test_mistakes_are_lines_on_stderr_and_exit_2(
     assert [line.partition(": ")[0] for line in err.splitlines()] == ["--on moon", "--set rounds=0"]
 
 
+def test_several_datasets_are_fetched_by_one_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert netdfl("data", "get", "digits", "digits", "dgits", monkeypatch=monkeypatch) == 2
+    out, err = capsys.readouterr()
+    first, second = out.splitlines()
+    assert first == second
+    assert "no dataset is called 'dgits'" in err
+
+
 @pytest.mark.parametrize("arguments", [["validate", "none.yaml"], ["list", "algorthms"], ["explain", "none.yaml"]])
 def test_bad_arguments_are_one_line(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
