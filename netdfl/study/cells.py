@@ -190,7 +190,18 @@ def ended(cell: Cell, path: Path) -> CellResult | None:
         code = int(path_beside(path, "exit").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return finished(cell, path) or CellResult(cell, path, code, None, last_printed(path))
+    return finished(cell, path) or CellResult(cell, path, code, None, why_failed(path))
+
+
+def why_failed(path: Path) -> str:
+    """Return the last line that the run at `path` printed, else the reason of its verdict; empty if it has neither."""
+    if printed := last_printed(path):
+        return printed
+    try:
+        reasons = json.loads((path / "result.json").read_text(encoding="utf-8"))["reasons"]
+        return str(reasons[0])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def run_all(
@@ -237,7 +248,7 @@ def run_all(
             if code is None:
                 continue
             for job in alike:
-                ran = finished(job.cell, job.path) or _failed(job, code, last_printed(job.path))
+                ran = finished(job.cell, job.path) or _failed(job, code, why_failed(job.path))
                 done(replace(ran, notices=job.notices, untimed=job.untimed))
     except BaseException:
         runner.stop()

@@ -213,7 +213,8 @@ class StudyState:
                 yield f"  running: {each.cell.words}: {each.share:.0%} of its rounds"
             elif each.state == "failed" and each.ran is not None:
                 log = path_beside(each.ran.path, "log")
-                yield f"  failed: {each.cell.words}: {each.ran.why}{f'; see {log}' if log.exists() else ''}"
+                see = f"; see {log}" if log.exists() and log.stat().st_size else ""
+                yield f"  failed: {each.cell.words}: {each.ran.why}{see}"
 
     def _left(self) -> str:
         if self.over:

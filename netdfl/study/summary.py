@@ -162,19 +162,27 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 
 def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
-    """Write a CSV row for each cell (a run): case, values, seed, exit code, error, metrics, run directory."""
+    """Write a CSV row for each cell (a run): case, values, seed, exit code, error, metrics, run directory.
+
+    A metric with the name of a varied key is called `rounds_measured`.
+    """
     found = [figures_of(each) if not each.failed else {} for each in ran]
     names = sorted({name for figures in found for name in figures})
     varied = [name for name, _ in ran[0].cell.values] if ran else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["case", *varied, "seed", "exit_code", "wrong", *names, "run"])
+        writer.writerow(_columns(varied, ["seed", "exit_code", "wrong", *names, "run"]))
         for each, figures in zip(ran, found, strict=True):
             cell = each.cell
             wrong = each.why if each.failed else each.not_passed
             numbers = [figures.get(name, "") for name in names]
             values = [value for _, value in cell.values]
             writer.writerow([cell.case, *values, cell.seed, each.exit_code, wrong, *numbers, each.path.name])
+
+
+def _columns(varied: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the names of columns, each another one: a metric may be called as what varies, such as `rounds`."""
+    return ["case", *varied, *(f"{name}_measured" if name in varied else name for name in others)]
 
 
 def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) -> None:
@@ -185,7 +193,7 @@ def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) 
     varied = [name for name, _ in points[0].values] if points else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["case", *varied, "figure", "cells", "failed", "mean", "deviation", "low", "high"])
+        writer.writerow(_columns(varied, ["figure", "cells", "failed", "mean", "deviation", "low", "high"]))
         for point in points:
             for name in point.figures:
                 found = estimates(point, name, log=name in logs)

@@ -16,6 +16,7 @@ from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.document import parse
 from netdfl.study.plan import cells_of, is_study, load_study, parse_vary
+from netdfl.study.progress import FILE, StudyPlan, StudyState
 from netdfl.study.sweep import sweep
 from tests.in_process import InProcess
 
@@ -104,6 +105,41 @@ def test_a_typo_in_one_arm_is_named_before_anything_is_run(
     assert first == "no cell was run, as some never can be:"
     assert problems[0].startswith(f"{wrong} can't be run: ")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_no_two_columns_have_one_name_where_rounds_vary(scenario: Path, tmp_path: Path) -> None:
+    """Whose program reads rows by their names took the rounds that were made for those that were asked for."""
+    console = Console(quiet=True)
+    assert not sweep(scenario, ["rounds=2,3"], out=tmp_path, seeds=1, console=console, make_runner=InProcess)
+    for name in ("cells.csv", "table.csv"):
+        head = (tmp_path / "swept" / name).read_text().splitlines()[0].split(",")
+        assert len(set(head)) == len(head)
+    found = rows(tmp_path / "swept" / "cells.csv")
+    assert [(each["rounds"], each["rounds_measured"]) for each in found] == [("2", "2.0"), ("3", "3.0")]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_that_failed_in_silence_is_told_with_the_reason_of_its_verdict(tmp_path: Path, scenario: Path) -> None:
+    """A part of the user's own that raised was told as `exit code 4`, with the name of an empty log."""
+    (tmp_path / "pace.py").write_text(
+        "def steady(streams, /):\n"
+        "    def ns(node, round):\n"
+        "        if streams.seed == 1 and round == 2:\n"
+        "            raise ValueError('no pace')\n"
+        "        return 1000\n"
+        "    return ns\n"
+    )
+    scenario.write_text(BASE.replace("world: simulated", "world: {kind: simulated, compute: {kind: 'pace:steady'}}"))
+    said = io.StringIO()
+    console = Console(file=said, width=300)
+    assert sweep(scenario, [], out=tmp_path, seeds=2, console=console, make_runner=InProcess) == 1
+    told = f"round 2: your own code raised ValueError: no pace ({tmp_path}/pace.py:4)"
+    assert told in said.getvalue()
+    assert [told in row["wrong"] for row in rows(tmp_path / "swept" / "cells.csv")] == [False, True]
+    lines = list(StudyState.of(StudyPlan.read(tmp_path / "swept" / FILE)).lines())
+    assert lines[0] == "swept: 1 of 2 runs finished, 1 failed"
+    assert lines[1].endswith(told)
 
 
 def test_seeds_are_counted_and_not_varied(scenario: Path, tmp_path: Path) -> None:
