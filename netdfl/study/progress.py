@@ -213,8 +213,7 @@ class StudyState:
                 yield f"  running: {each.cell.words}: {each.share:.0%} of its rounds"
             elif each.state == "failed" and each.ran is not None:
                 log = path_beside(each.ran.path, "log")
-                see = f"; see {log}" if log.exists() and log.stat().st_size else ""
-                yield f"  failed: {each.cell.words}: {each.ran.why}{see}"
+                yield f"  failed: {each.cell.words}: {each.ran.why}{f'; see {log}' if log.exists() else ''}"
 
     def _left(self) -> str:
         if self.over:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import NamedTuple
 
+from netdfl.core.errors import RunError
+from netdfl.core.files import write_whole, writing
 from netdfl.study.cells import CellResult
 from netdfl.study.outcome import PERCENT, SHARES, figures_of, has_no_negatives, is_of_models
 from netdfl.study.plan import Place, Values
@@ -169,15 +172,27 @@ def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
     found = [figures_of(each) if not each.failed else {} for each in ran]
     names = sorted({name for figures in found for name in figures})
     varied = [name for name, _ in ran[0].cell.values] if ran else []
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_columns(varied, ["seed", "exit_code", "wrong", *names, "run"]))
-        for each, figures in zip(ran, found, strict=True):
-            cell = each.cell
-            wrong = each.why if each.failed else each.not_passed
-            numbers = [figures.get(name, "") for name in names]
-            values = [value for _, value in cell.values]
-            writer.writerow([cell.case, *values, cell.seed, each.exit_code, wrong, *numbers, each.path.name])
+    head = _columns(varied, ["seed", "exit_code", "wrong", *names, "run"])
+    write_csv(path, [head, *(_row(each, figures, names) for each, figures in zip(ran, found, strict=True))])
+
+
+def _row(ran: CellResult, figures: Mapping[str, float], names: Sequence[str]) -> list[object]:
+    cell, wrong = ran.cell, ran.why if ran.failed else ran.not_passed
+    numbers = [figures.get(name, "") for name in names]
+    return [cell.case, *(value for _, value in cell.values), cell.seed, ran.exit_code, wrong, *numbers, ran.path.name]
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write the rows as a CSV file, whole or not at all. Raises RunError."""
+    text = StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    write_table(path, text.getvalue())
+
+
+def write_table(path: Path, text: str) -> None:
+    """Write the file of a table, whole or not at all, so that a full disk leaves the earlier one. Raises RunError."""
+    with writing(path, RunError):
+        write_whole(path, text.encode())
 
 
 def _columns(varied: Sequence[str], others: Sequence[str]) -> list[str]:
@@ -191,17 +206,19 @@ def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) 
     Metrics in `logs` are averaged by their logarithm.
     """
     varied = [name for name, _ in points[0].values] if points else []
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_columns(varied, ["figure", "cells", "failed", "mean", "deviation", "low", "high"]))
-        for point in points:
-            for name in point.figures:
-                found = estimates(point, name, log=name in logs)
-                if found is not None:
-                    values = [value for _, value in point.values]
-                    ends = [None, None] if found.cells == 1 and name not in SHARES else [found.low, found.high]
-                    numbers = found.mean, deviation_of(point, name), *ends
-                    writer.writerow([point.case, *values, name, found.cells, point.num_failed, *numbers])
+    head = _columns(varied, ["figure", "cells", "failed", "mean", "deviation", "low", "high"])
+    write_csv(path, [head, *_estimated(points, logs)])
+
+
+def _estimated(points: Sequence[GridPoint], logs: frozenset[str]) -> Iterator[list[object]]:
+    for point in points:
+        for name in point.figures:
+            found = estimates(point, name, log=name in logs)
+            if found is not None:
+                values = [value for _, value in point.values]
+                ends = [None, None] if found.cells == 1 and name not in SHARES else [found.low, found.high]
+                numbers = found.mean, deviation_of(point, name), *ends
+                yield [point.case, *values, name, found.cells, point.num_failed, *numbers]
 
 
 def deviation_of(point: GridPoint, name: str) -> float | None:

@@ -30,7 +30,7 @@ from netdfl.study.refusals import check_values
 from netdfl.study.run_links import link_runs
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
-from netdfl.study.summary import GridPoint, estimates, points_of, write_cells, write_points
+from netdfl.study.summary import GridPoint, estimates, points_of, write_cells, write_points, write_table
 from netdfl.study.tables import SweepTable
 from netdfl.study.untimed import TIMED, as_notices, time_note
 from netdfl.study.warned import notices_of, warnings_of
@@ -261,8 +261,8 @@ def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console:
 
 
 def _write_tables(table: SweepTable, plan: GridPlan, out: Path, console: Console) -> None:
-    (out / "table.md").write_text(table.markdown(plan.title), encoding="utf-8")
-    (out / "table.tex").write_text(table.latex(plan.name, plan.title), encoding="utf-8")
+    write_table(out / "table.md", table.markdown(plan.title))
+    write_table(out / "table.tex", table.latex(plan.name, plan.title))
     table.write_differences(out / "differences.csv")
     table.show(plan.title or plan.name, console)
 

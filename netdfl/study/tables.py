@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from netdfl.study.summary import (
     differences,
     estimates,
     markdown_table,
+    write_csv,
 )
 from netdfl.study.untimed import TIMED
 
@@ -215,15 +215,13 @@ class SweepTable:
 
     def write_differences(self, path: Path) -> None:
         """Write a CSV file with a row for each metric and each tested pair of points."""
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            head = ["figure", "first", "second", "seeds", "difference", "low", "high", "p", "p_holm", "holds"]
-            writer.writerow(head)
-            for each in (each for name in self.names for each in self.found(name)):
-                ends = [called(each.first), called(each.second)]
-                probabilities = [each.p, each.p_holm] if each.tested else ["", ""]
-                numbers = [each.mean, each.low, each.high, *probabilities]
-                writer.writerow([each.figure, *ends, each.seeds, *numbers, each.holds])
+        head = ["figure", "first", "second", "seeds", "difference", "low", "high", "p", "p_holm", "holds"]
+        rows: list[Sequence[object]] = [head]
+        for each in (each for name in self.names for each in self.found(name)):
+            ends = [called(each.first), called(each.second)]
+            probabilities = [each.p, each.p_holm] if each.tested else ["", ""]
+            rows.append([each.figure, *ends, each.seeds, each.mean, each.low, each.high, *probabilities, each.holds])
+        write_csv(path, rows)
 
     def show(self, title: str, console: Console) -> None:
         """Print one table for each metric, and below it the differences."""

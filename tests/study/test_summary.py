@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 from pathlib import Path
 from statistics import stdev
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, RunError
 from netdfl.study.plan import GridPlan, cells_of, each_value, parse_vary, split_values
 from netdfl.study.summary import GridPoint, estimate, estimate_log, estimate_share, estimates, write_points
 
@@ -38,6 +39,30 @@ def test_a_single_run_has_no_interval_in_csv(tmp_path: Path) -> None:
     assert ends["1", "error"] == ("", "")
     assert ends["2", "error"] == ("0.5", "0.5")
     assert all(ends["1", "stalled"]), "Wilson's interval of a share is of one run as well"
+
+
+def test_a_table_that_can_not_be_written_leaves_the_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a table looks as a whole one."""
+    points = [GridPoint(str(case), (), 0, {"error": (0.5, 0.7)}) for case in range(3)]
+    write_points(table := tmp_path / "table.csv", points, frozenset())
+    before, left = table.read_text(), iter([0.1])
+
+    def full(*_: object) -> float:
+        for number in left:
+            return number
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("netdfl.study.summary.deviation_of", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_points(table, points, frozenset())
+    monkeypatch.undo()
+    monkeypatch.setattr("netdfl.study.summary.write_whole", full)
+    with pytest.raises(RunError, match=rf"{table} can't be written: No space left on device"):
+        write_points(table, points, frozenset())
+    assert table.read_text() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["table.csv"]
 
 
 def test_an_interval_of_an_accuracy_ends_at_all_and_at_nothing() -> None:
