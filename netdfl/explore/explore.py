@@ -27,7 +27,7 @@ from netdfl.explore.trial import Trial
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.loading.sources import sources_of
 from netdfl.scenario.model.explore import FaultKind
-from netdfl.scenario.model.plugins import ORIGIN
+from netdfl.scenario.model.plugins import ORIGIN, origin_form
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.study.runners.base import RunnerChoice
@@ -167,7 +167,7 @@ class Exploration:
         explored = ExplorationResult(self.scenario, left_out=self.left_out)
         journal = None if self.folder is None else Journal(self.folder, *self._settings())
         if journal is not None:  # what was found has its parts from there
-            journal.write(ORIGIN, json.dumps({"directory": str(self.scenario.folder)}) + "\n")
+            journal.write(ORIGIN, json.dumps(origin_form(self.scenario.folder)) + "\n")
         lines = () if journal is None else journal.read()
         known = {ran.number: ran for _, ran in lines if not ran.is_of_old_form}
         try:

@@ -18,7 +18,7 @@ from netdfl.running.underlay_file import underlay_form
 from netdfl.scenario.build import build_network
 from netdfl.scenario.loading.document import Document, parse
 from netdfl.scenario.loading.resolved import to_yaml
-from netdfl.scenario.model.plugins import ORIGIN
+from netdfl.scenario.model.plugins import ORIGIN, origin_form
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
 from netdfl.worlds.catalog import entry_of
@@ -32,7 +32,7 @@ def prepare(scenario: Scenario, directory: RunDirectory) -> None:
     """Write the files that precede a run: the resolved scenario, digests of its sources, and the graph of round 0."""
     directory.write("scenario.yaml", to_yaml(scenario))
     if not (directory.path / ORIGIN).exists():
-        directory.write_json(ORIGIN, {"directory": str(scenario.folder)})
+        directory.write_json(ORIGIN, origin_form(scenario.folder))
     if scenario.record.messages != ALL:
         directory.write_json(SAMPLING, {"messages": scenario.record.messages})
     write_provenance(scenario, directory)

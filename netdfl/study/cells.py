@@ -25,7 +25,7 @@ from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.loading.sources import Digests, files_of
-from netdfl.scenario.model.plugins import ORIGIN
+from netdfl.scenario.model.plugins import ORIGIN, origin_form
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.keeping import FINISHED, Manner, kept
 from netdfl.study.plan import Cell
@@ -266,8 +266,8 @@ def _order(path: Path, job: CellJob) -> CellOrder:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path_beside(path, "yaml")
     file.write_text(job.text + "\n", encoding="utf-8")
-    origin = {"directory": str(job.scenario.resolve().parent)}
-    (path.parent / ORIGIN).write_text(dump_json(origin) + "\n", encoding="utf-8")
+    origin = dump_json(origin_form(job.scenario.resolve().parent))
+    (path.parent / ORIGIN).write_text(origin + "\n", encoding="utf-8")
     return CellOrder(file, (), path, job.world, job.cost_s, sources=job.sources)
 
 

@@ -222,6 +222,19 @@ def test_a_sweep_goes_on_with_the_scenario_that_it_began_with(
 
 
 @pytest.mark.usefixtures("without_curves", "unsaved")
+def test_a_cell_of_a_sweep_that_was_moved_finds_its_modules(
+    scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]
+) -> None:
+    draw_nothing()
+    out = tmp_path / "out"
+    assert not sweep(scenario, [], out=out, seeds=1, jobs=1, console=Console(quiet=True), make_runner=InProcess)
+    out.rename(tmp_path / "moved")
+    (cell,) = (tmp_path / "moved").glob("*/cells/*/scenario.yaml")
+    with netdfl.replay(cell.parent) as played:
+        assert played.scenario.folder == cell.parent
+
+
+@pytest.mark.usefixtures("without_curves", "unsaved")
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_sweep_stops_where_what_its_scenario_names_is_edited_while_it_goes_on(
     name: str,

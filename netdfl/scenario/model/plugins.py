@@ -118,6 +118,14 @@ def origins(directory: str) -> Sequence[Path]:
     return found
 
 
+def origin_form(directory: Path) -> Origin:
+    """Return the contents of `origin.json` for what is made of a scenario in `directory`: its first origin.
+
+    Folders between the two, such as that of a sweep's cells, may be moved.
+    """
+    return {"directory": str(origins(str(directory))[-1])}
+
+
 def files_beside(directory: str) -> list[Path]:
     """Return the modules and imported packages in `directory` and its origins, which a scenario's parts may import."""
     return [found for folder in origins(directory) for found in _files_in(folder)]

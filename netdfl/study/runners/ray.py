@@ -36,7 +36,7 @@ from netdfl.record.directory import LOCK, hold
 from netdfl.record.plain_json import dump_json
 from netdfl.record.provenance import PROVENANCE
 from netdfl.scenario.loading.sources import named_files
-from netdfl.scenario.model.plugins import ORIGIN
+from netdfl.scenario.model.plugins import ORIGIN, origin_form
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
 from netdfl.study.runners.local import ProcessRunner
@@ -286,7 +286,7 @@ def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
     made["scenario"] = xxh3_128_hexdigest(text.encode())
     made["files"] = {here.get(name, name): digest for name, digest in made.get("files", {}).items()}
     made["modules"] = {modules.get(name, name): digest for name, digest in made["modules"].items()}
-    for name, value in ((PROVENANCE, made), (ORIGIN, {"directory": str(scenario.folder)})):
+    for name, value in ((PROVENANCE, made), (ORIGIN, origin_form(scenario.folder))):
         write_whole(path / name, (dump_json(value, indent=1) + "\n").encode())
 
 
