@@ -87,10 +87,12 @@ def trial(compressor: Compressor, dim: int) -> CompressionTrial:
 
 def _trial(compressor: Compressor, size: int) -> CompressionTrial:
     rng = np.random.default_rng(0)
-    is_small_and_ours = size <= _SAMPLE and type(compressor).__module__.startswith("netdfl.")
-    x = torch.from_numpy(rng.standard_normal(size, np.float64 if is_small_and_ours else np.float32))
+    x = torch.from_numpy(rng.standard_normal(size, np.float64 if size <= _SAMPLE else np.float32))
+    ours = type(compressor).__module__.startswith("netdfl.")
+    given = x if ours else x.float()  # a user's own may be made for models alone, which are float32
     with seeded(0, x.device):  # a user's own may draw elsewhere, and all nodes must find the same
-        said = compressor.decompress(compressor.compress(x, rng)).to(x.dtype)
+        said = compressor.decompress(compressor.compress(given, rng)).to(x.dtype)
+    x = given.to(x.dtype)
     lost, energy = float((said - x).square().sum()), float(said.square().sum())
     along = float((said * x).sum())
     return CompressionTrial(1.0 - lost / float(x.square().sum()), along / energy if along > 0 else 1.0)
