@@ -59,6 +59,18 @@ def test_scenario_modules_and_named_files_are_sent_along(tmp_path: Path) -> None
     assert trace.read_text(encoding="utf-8").startswith("2\n4")
 
 
+def test_two_named_files_of_which_one_path_begins_with_the_other_stay_apart(tmp_path: Path) -> None:
+    trace = {"kind": "mahimahi", "file": "a.trace"}
+    links = {"default": {"rate": trace}, "0->1": {"rate": {**trace, "file": "a.trace.old"}}}
+    for name, text in (("a.trace", "2\n4\n"), ("a.trace.old", "3\n6\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    file = _scenario(tmp_path)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"links": links}), encoding="utf-8")
+    unpack(pack(load(file)), there := tmp_path / "there")
+    sent = {place: Path(rules.written()["rate"].file) for place, rules in load(there / "scenario.yaml").links.items()}
+    assert {place: path.read_text() for place, path in sent.items()} == {"default": "2\n4\n", "0->1": "3\n6\n"}
+
+
 def test_too_much_to_send_is_refused_and_the_largest_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = load(_scenario(tmp_path))
     assert packed(scenario)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from ruamel.yaml import YAML
 
 import netdfl
 from netdfl.core.errors import InputError
@@ -232,6 +233,18 @@ def test_a_cell_of_a_sweep_that_was_moved_finds_its_modules(
     (cell,) = (tmp_path / "moved").glob("*/cells/*/scenario.yaml")
     with netdfl.replay(cell.parent) as played:
         assert played.scenario.folder == cell.parent
+
+
+def test_modules_of_a_mapping_are_found_where_it_was_loaded(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    loaded = netdfl.load(YAML(typ="safe").load(scenario.read_text()))
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    run = netdfl.run(loaded, out=tmp_path / "run", page=False).run.path
+    with netdfl.replay(run) as played:
+        assert played.run.finished
 
 
 @pytest.mark.usefixtures("without_curves", "unsaved")
