@@ -21,7 +21,7 @@ from netdfl.explore.execute import Executor
 from netdfl.explore.pool import RunAll, TrialResult, TrialRunner
 from netdfl.explore.trial import Trial
 from netdfl.scenario.loading.resolved import to_yaml
-from netdfl.scenario.loading.sources import files_of
+from netdfl.scenario.loading.sources import Digests, files_of
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import CellOrder, RunnerChoice, StudyOrder, last_printed
 
@@ -38,13 +38,13 @@ def engine_workers(scenario: Scenario, folder: Path, engine: RunnerChoice) -> It
     Tasks read and write their files in `folder`, which belongs to this exploration. Raises RunError if a task did not
     end.
     """
-    place = folder / TRIALS
+    place, sources = folder / TRIALS, files_of(scenario)  # as all batches have them
 
     def run_all(trials: Sequence[Trial]) -> Iterator[TrialResult]:
         parts = [trials[first : first + PART] for first in range(0, len(trials), PART)]
         if not parts:
             return
-        orders = [_order(folder, place, scenario, part) for part in parts]
+        orders = [_order(folder, place, scenario.world.kind, part, sources) for part in parts]
         yield from _run(engine, orders)
 
     with writing(folder, RunError):
@@ -56,11 +56,10 @@ def engine_workers(scenario: Scenario, folder: Path, engine: RunnerChoice) -> It
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _order(folder: Path, place: Path, scenario: Scenario, part: Sequence[Trial]) -> CellOrder:
+def _order(folder: Path, place: Path, world: str, part: Sequence[Trial], sources: Digests) -> CellOrder:
     work, argument = f"{__name__}:{run_trials.__name__}", _TRIALS.dump_json(list(part)).decode()
     path = (place / f"{part[0].number}").absolute()
-    file, sources = (folder / EXPLORED).absolute(), files_of(scenario)
-    return CellOrder(file, (), path, scenario.world.kind, work=work, argument=argument, sources=sources)
+    return CellOrder((folder / EXPLORED).absolute(), (), path, world, 0.0, work, argument, sources)
 
 
 def _run(engine: RunnerChoice, orders: Sequence[CellOrder]) -> Iterator[TrialResult]:

@@ -128,15 +128,15 @@ def pack(scenario: Scenario) -> dict[str, bytes]:
     names = {str(path): f"{NAMED}/{number}-{path.name}" for number, path in enumerate(named_files(scenario))}
     files = {name: Path(path).read_bytes() for path, name in names.items()}
     modules = {name: path.read_bytes() for name, path in carried_modules(scenario).items()}
-    return files | {SCENARIO: plain_to_yaml(_renamed(to_plain(scenario), names)).encode()} | modules
+    return files | {SCENARIO: plain_to_yaml(renamed(to_plain(scenario), names)).encode()} | modules
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Return the plain value with the texts in `names` replaced, at any depth."""
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a plain value, such as a scenario as a mapping, with the texts in `names` replaced, at any depth."""
     if isinstance(value, dict):
-        return {key: _renamed(inner, names) for key, inner in value.items()}
+        return {key: renamed(inner, names) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_renamed(inner, names) for inner in value]
+        return [renamed(inner, names) for inner in value]
     return names.get(value, value) if isinstance(value, str) else value
 
 

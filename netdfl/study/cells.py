@@ -24,7 +24,7 @@ from netdfl.running.provenance import other_versions, what_differs
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.loading.resolved import to_plain
-from netdfl.scenario.loading.sources import Digests, files_of
+from netdfl.scenario.loading.sources import Digests, digest, files_of
 from netdfl.scenario.model.plugins import ORIGIN, origin_form
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.keeping import FINISHED, Manner, kept
@@ -128,11 +128,12 @@ def look(
     Return results of the former and jobs for the latter. Run directories lie below `folder`. `told` returns the error
     of a cell in the form in which it is reported.
 
-    Raises InputError if a file that a finished run was made from has changed since.
+    Raises InputError if a file that a finished run was made from has changed since, or `scenario` changes meanwhile.
     """
     found: list[CellResult] = []
     waiting: list[CellJob] = []
     edited: list[str] = []
+    before, sources = digest(scenario), Digests()
     for cell in cells:
         try:
             loaded = load(scenario, cell.sets)
@@ -143,13 +144,17 @@ def look(
         path, untimed = _place(folder, loaded), untimed_work(loaded)
         ran = finished(cell, path)
         if ran is None:
-            text, sources = dump_json(to_plain(loaded)), files_of(loaded)
-            job = CellJob(scenario, text, cell, path, loaded.world.kind, sources)
+            own = files_of(loaded)
+            sources = own | sources  # as they were when the first cell was looked at
+            text, own = dump_json(to_plain(loaded)), {name: sources[name] for name in own}
+            job = CellJob(scenario, text, cell, path, loaded.world.kind, own)
             waiting.append(replace(job, notices=loaded.notices, untimed=untimed))
         else:
             others = (f"{each} when it was run: digits may differ" for each in other_versions(path))
             found.append(replace(ran, notices=(*loaded.notices, *others), untimed=untimed))
             edited += what_differs(path, loaded)[:1]
+    if digest(scenario) != before:
+        raise InputError(f"{scenario} was edited while its cells were looked at: repeat the command")
     if edited:
         what = (
             f"{len(edited)} of the finished runs in {folder} were made before {edited[0]}, and one table would mix them"

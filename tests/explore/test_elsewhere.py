@@ -13,13 +13,14 @@ from typer.testing import CliRunner
 
 import netdfl
 from netdfl.cli.commands import make_app
-from netdfl.core.errors import RunError
+from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import write_whole
 from netdfl.explore.command import explore
 from netdfl.explore.elsewhere import TRIALS, run_trials
 from netdfl.explore.ends import EndingSettings
 from netdfl.explore.explore import Budget, Exploration
 from netdfl.explore.journal import RUNS
+from netdfl.record.plain_json import dump_json
 from netdfl.study.runners.base import USUAL, CellOrder, RunNeeds, Runner, RunnerChoice, StudyOrder, path_beside
 from netdfl.study.runners.local import LocalRunner
 
@@ -100,6 +101,28 @@ def test_a_search_is_the_same_whoever_makes_its_trials_in_whatever_order(small: 
     assert {order.needs for order in LastFirst.orders} == {RunNeeds(cpus=3)}
     assert not (tmp_path / "there" / TRIALS).exists()
     assert LastFirst.stopped == 0
+
+
+class EditedMeanwhile(LastFirst):
+    """Edits a module once the first batch has been made."""
+
+    module: ClassVar[Path]
+
+    def ended(self) -> Iterator[tuple[Path, int | None]]:
+        yield from super().ended()
+        self.module.write_text("from netdfl.topology.static import full as mine\n")
+
+
+def test_no_batch_is_made_with_a_module_that_was_edited_after_the_first(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "graphs.py").write_text("from netdfl.topology.static import ring as mine\n")
+    (tmp_path / "s.yaml").write_text(dump_json(small | {"nodes": 3, "rounds": 4, "topology": {"kind": "graphs:mine"}}))
+    monkeypatch.setattr(EditedMeanwhile, "module", tmp_path / "graphs.py", raising=False)
+    engine = RunnerChoice(EditedMeanwhile, 0, RunNeeds())
+    exploring = Exploration(netdfl.load(tmp_path / "s.yaml"), folder=tmp_path / "it", engine=engine)
+    with pytest.raises(InputError, match=r"graphs\.py was edited after the study began"):
+        exploring.run(Budget(runs=NUM_RUNS))
 
 
 @pytest.mark.soak

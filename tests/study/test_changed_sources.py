@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from netdfl.running.models import open_run
 from netdfl.running.provenance import other_versions, what_changed
 from netdfl.running.run import resume
 from netdfl.scenario.loading.sources import hash_of_sources
+from netdfl.scenario.model.schema import Scenario
 from netdfl.study.sweep import sweep
 from tests.in_process import InProcess
 
@@ -220,6 +221,22 @@ def test_a_sweep_goes_on_with_the_scenario_that_it_began_with(
     found = [netdfl.load(file).task.model_dump()["dim"] for file in out.glob("*/cells/*/scenario.yaml")]
     assert found == [2, 2, 2]
     assert not list(out.glob("*/cells/*.yaml"))
+
+
+@pytest.mark.parametrize("name", ["s.yaml", *SOURCES])
+def test_what_is_edited_while_cells_are_looked_at_is_noticed(
+    name: str, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = iter(range(9))
+
+    def load(file: Path, sets: Sequence[str]) -> Scenario:
+        if next(known) == 1:
+            edited(tmp_path / name)
+        return netdfl.load(file, sets)
+
+    monkeypatch.setattr("netdfl.study.cells.load", load)
+    with pytest.raises(InputError, match=rf"{name} was edited (while its cells were looked at|after the study began)"):
+        sweep(scenario, out=tmp_path / "out", seeds=3, console=Console(quiet=True), make_runner=InProcess)
 
 
 @pytest.mark.usefixtures("without_curves", "unsaved")

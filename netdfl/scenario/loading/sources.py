@@ -24,7 +24,7 @@ from netdfl.scenario.model.plugins import places
 from netdfl.scenario.model.schema import Scenario
 
 Digests: TypeAlias = dict[str, str]
-"""Digests of the contents of files, by their absolute paths."""
+"""Digests of the contents of files, by a name of each: its absolute path, unless a function says otherwise."""
 _CHUNK = 1 << 24
 
 

@@ -31,10 +31,12 @@ from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.core.files import empty_folder, write_whole, writing
 from netdfl.core.installing import pip_install
 from netdfl.core.process import die_with_parent
-from netdfl.host.plan import NAMED, SCENARIO, carried_modules, pack
+from netdfl.host.plan import NAMED, SCENARIO, carried_modules, pack, renamed
 from netdfl.record.directory import LOCK, hold
 from netdfl.record.plain_json import dump_json
 from netdfl.record.provenance import PROVENANCE
+from netdfl.scenario.loading.document import parse
+from netdfl.scenario.loading.resolved import plain_to_yaml
 from netdfl.scenario.loading.sources import named_files
 from netdfl.scenario.model.plugins import ORIGIN, origin_form
 from netdfl.scenario.model.schema import Scenario
@@ -278,8 +280,7 @@ def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
     """Replace paths below `folder` in the run's files by paths on this machine, so that it can be replayed here."""
     text = (path / SCENARIO).read_text(encoding="utf-8")
     here = {f"{folder}/{NAMED}/{each}-{file.name}": str(file) for each, file in enumerate(named_files(scenario))}
-    for there, file in here.items():
-        text = text.replace(there, file)
+    text = plain_to_yaml(renamed(parse(text, str(path / SCENARIO)).data, here))
     write_whole(path / SCENARIO, text.encode())
     modules = {f"{folder}/{name}": str(file) for name, file in carried_modules(scenario).items()}
     made = json.loads((path / PROVENANCE).read_text(encoding="utf-8"))
