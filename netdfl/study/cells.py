@@ -24,7 +24,7 @@ from netdfl.running.provenance import other_versions, what_differs
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.loading.resolved import to_plain
-from netdfl.scenario.loading.sources import Digests, digest, files_of
+from netdfl.scenario.loading.sources import Digests, digests, edited_files, files_of
 from netdfl.scenario.model.plugins import ORIGIN, origin_form
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.keeping import FINISHED, Manner, kept
@@ -133,7 +133,7 @@ def look(
     found: list[CellResult] = []
     waiting: list[CellJob] = []
     edited: list[str] = []
-    before, sources = digest(scenario), Digests()
+    before, sources = digests(filter(Path.is_file, [scenario])), Digests()
     for cell in cells:
         try:
             loaded = load(scenario, cell.sets)
@@ -153,7 +153,7 @@ def look(
             others = (f"{each} when it was run: digits may differ" for each in other_versions(path))
             found.append(replace(ran, notices=(*loaded.notices, *others), untimed=untimed))
             edited += what_differs(path, loaded)[:1]
-    if digest(scenario) != before:
+    if edited_files(before):
         raise InputError(f"{scenario} was edited while its cells were looked at: repeat the command")
     if edited:
         what = (
