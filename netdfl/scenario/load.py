@@ -82,15 +82,19 @@ def _plain(value: object) -> object:
 
 
 def loads(
-    text: str,
+    text: str | Mapping[str, object],
     sets: Sequence[str] = (),
     *,
     on: str | None = None,
     file: str = "scenario",
     directory: str | Path = ".",
 ) -> Scenario:
-    """Read a scenario from `text`; relative paths in it are relative to `directory`. Raises ScenarioError."""
-    return _read(parse(text, file), sets, on, str(directory))
+    """Read a scenario from `text`, or from what it stands for; relative paths in it are relative to `directory`.
+
+    Raises ScenarioError.
+    """
+    document = parse(text, file) if isinstance(text, str) else Document(file, _plain(text))
+    return _read(document, sets, on, str(directory))
 
 
 def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) -> Scenario:

@@ -6,7 +6,6 @@ Watches differ in how they see the fleet. In virtual time all of it is known at 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +53,6 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
     Without a supervisor (`launched` is false), settings are left out that only a supervisor can carry out.
     """
     plain = to_plain(scenario)
-    text = json.dumps(plain)
 
     @cache
     def allows(setting: str) -> bool:
@@ -64,7 +62,7 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
         if _has(plain, key, value):
             return False
         try:
-            changed = to_plain(loads(text, [f"{key}={value}"], directory=scenario.folder))
+            changed = to_plain(loads(plain, [f"{key}={value}"], directory=scenario.folder))
         except ScenarioError:
             return False
         return changed != plain

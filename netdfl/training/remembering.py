@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -125,8 +125,15 @@ def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
         found.update(_code(owner))
     for file in own_files():
         with suppress(OSError):
-            found.update(Path(file).read_bytes())
+            about = os.stat(file)
+            found.update(_digest(file, about.st_mtime_ns, about.st_size))
     return found.hexdigest()
+
+
+@lru_cache(10_000)
+def _digest(file: str, changed_ns: int, size: int) -> bytes:
+    """Return a hash of a file's contents, which is as it was while its time of change and its size are."""
+    return hashlib.sha256(Path(file).read_bytes()).digest()
 
 
 @cache
@@ -140,9 +147,15 @@ def _versions() -> str:
 
 def own_files() -> list[str]:
     """Return the files of loaded modules that are a user's own."""
-    paths = (str(_PACKAGE), *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    return sorted({file for file in files if isinstance(file, str) and not file.startswith(paths)})
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return sorted(file for file in files if isinstance(file, str) and not file.startswith(_of_others()))
+
+
+@cache
+def _of_others() -> tuple[str, ...]:
+    """Return the folders of netdfl, of Python's library and of installed packages."""
+    paths = sysconfig.get_paths()
+    return (str(_PACKAGE), *(paths[name] for name in ("stdlib", "purelib", "platlib")))
 
 
 def _code(owner: Any) -> bytes:

@@ -6,9 +6,11 @@ So every process finds the same, whatever it has imported, and modules that are 
 from __future__ import annotations
 
 import ast
+import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +30,7 @@ def find_modules(names: Iterable[str], folders: Sequence[Path]) -> ModuleSearch:
     Folders of installed packages and of Python's library are not searched, and netdfl's own modules are none.
     """
     folders = [folder for folder in folders if folder.is_dir() and not _is_of_others(folder)]
+    with_top = cache(lambda top: [folder for folder in folders if _has(folder, top)])
     files: dict[str, Path] = {}
     others: set[str] = set()
     left = list(names)
@@ -35,12 +38,13 @@ def find_modules(names: Iterable[str], folders: Sequence[Path]) -> ModuleSearch:
         name = left.pop()
         if name in files or name in others:
             continue
-        file = None if name.partition(".")[0] == "netdfl" else _file_of(name, folders)
+        top = name.partition(".")[0]
+        file = None if top == "netdfl" else _file_of(name, with_top(top))
         if file is None:
             others.add(name)
         else:
             files[name] = file
-            left.extend([*_imported(name, file), *_packages(name)])
+            left.extend([*_imported(name, file, _state(file)), *_packages(name)])
     folders_of_files = {package for name in files for package in _packages(name)}
     others = {name for name in others - folders_of_files if not files.keys() & _packages(name)}
     return ModuleSearch(files, others)
@@ -48,13 +52,23 @@ def find_modules(names: Iterable[str], folders: Sequence[Path]) -> ModuleSearch:
 
 def python_path() -> list[Path]:
     """Return the folders of the Python path."""
-    return [Path(place).resolve() for place in sys.path]
+    return list(_resolved(tuple(sys.path), os.getcwd()))
+
+
+@lru_cache(1)
+def _resolved(places: Sequence[str], of: str) -> Sequence[Path]:
+    """Return the folders that `places` name in the folder `of`, where the process is."""
+    return [Path(of, place).resolve() for place in places]
 
 
 def _packages(name: str) -> set[str]:
     """Return the names of the packages that a module lies in: of `a.b.c`, `a` and `a.b`."""
     parts = name.split(".")
     return {".".join(parts[:count]) for count in range(1, len(parts))}
+
+
+def _has(folder: Path, top: str) -> bool:
+    return folder.joinpath(top).is_dir() or folder.joinpath(f"{top}.py").is_file()
 
 
 def _file_of(name: str, folders: Sequence[Path]) -> Path | None:
@@ -66,7 +80,22 @@ def _file_of(name: str, folders: Sequence[Path]) -> Path | None:
     return None
 
 
-def _imported(name: str, file: Path) -> Iterator[str]:
+def _state(file: Path) -> tuple[int, int]:
+    """Return the time of change and the size of a file, zeros if it is gone."""
+    try:
+        about = file.stat()
+    except OSError:
+        return 0, 0
+    return about.st_mtime_ns, about.st_size
+
+
+@lru_cache(10_000)
+def _imported(name: str, file: Path, state: tuple[int, int]) -> Sequence[str]:
+    """Return the names that the module imports in that state of its file, as searches repeat for each part."""
+    return tuple(_imports(name, file))
+
+
+def _imports(name: str, file: Path) -> Iterator[str]:
     """Yield the absolute names that the module imports; of `from a import b`, `a` and `a.b`, as either may be one."""
     try:
         tree = ast.parse(file.read_bytes(), str(file))
@@ -83,5 +112,6 @@ def _imported(name: str, file: Path) -> Iterator[str]:
             yield from filter(None, (home, *(".".join(filter(None, (home, alias.name))) for alias in each.names)))
 
 
+@cache
 def _is_of_others(folder: Path) -> bool:
     return bool({"site-packages", "dist-packages"} & set(folder.parts)) or folder.resolve() in _LIBRARY

@@ -31,6 +31,8 @@ from netdfl.scenario.model.own_modules import find_modules, python_path
 ORIGIN = "origin.json"
 _LOADED: dict[str, tuple[ModuleSpec | None, tuple[int, int] | None]] = {}
 """Each module's specification and the state of its file when it was imported, by name; a reload gives another one."""
+_FOUND: dict[str, set[str]] = {}
+"""The names of the modules that were found in a folder, by the name of its artificial package."""
 
 
 class Origin(TypedDict):
@@ -62,7 +64,7 @@ def find_own(path: str, directory: str) -> object:
 def _module(name: str, directory: str) -> ModuleType:
     for folder in places(directory):
         if _is_in(folder, name):
-            _forget_edited(f"{_home(folder)}.")
+            _forget_edited(_home(folder))
             return importlib.import_module(f"{_home(folder)}.{name}")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
@@ -76,9 +78,9 @@ def _module(name: str, directory: str) -> ModuleType:
 
 
 def _forget_edited(home: str) -> None:
-    """Forget all modules whose names begin with `home`, if one was edited, so that they are imported anew."""
-    loaded = {name: module for name, module in list(sys.modules.items()) if name.startswith(home)}
-    if any(map(_is_stale, loaded.values())):
+    """Forget all modules of the package `home`, if one was edited, so that they are imported anew."""
+    loaded = [name for name in _FOUND[home] if name in sys.modules]
+    if any(_is_stale(sys.modules[name]) for name in loaded):
         for name in loaded:
             del sys.modules[name]
 
@@ -132,8 +134,7 @@ def files_beside(directory: str) -> list[Path]:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    home = f"{_home(folder)}."
-    imported = {name.split(".")[1] for name in list(sys.modules) if name.startswith(home)}
+    imported = {name.split(".")[1] for name in _FOUND[_home(folder)]}
     return sorted([*folder.glob("*.py"), *(path for name in imported if (path := folder / name).is_dir())])
 
 
@@ -160,6 +161,7 @@ def _home(folder: Path) -> str:
     package = ModuleType(name)
     package.__path__ = [str(folder)]
     sys.modules[name] = package
+    _FOUND[name] = set()
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     importlib.invalidate_caches()
@@ -177,6 +179,8 @@ class _Finder(MetaPathFinder):
             return None
         importlib.invalidate_caches()
         spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None:
+            _FOUND[fullname.partition(".")[0]].add(fullname)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(fullname, spec.loader.path)
         return spec
