@@ -39,7 +39,7 @@ SCENARIO = """
 schema: netdfl/1
 name: trained
 nodes: 4
-rounds: 160
+rounds: 80
 world: simulated
 task: {dataset: data:noise, model: {name: mlp, hidden: [3]}, batch_size: 10}
 algorithm: {name: dfedavg, lr: 0.05, local_steps: 1}
