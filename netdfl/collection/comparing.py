@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from netdfl.collection.keys import differing
-from netdfl.collection.rows import FACTS, RunRow, Value, metric_names, read_row
-from netdfl.record.provenance import differing_sources, read_provenance
+from netdfl.collection.rows import FACTS, RunRow, Value, metric_names, read_row, tell_apart
 
 
 class RunComparison(TypedDict):
@@ -30,18 +29,15 @@ class RunComparison(TypedDict):
 
 def compare(runs: Mapping[str, Path]) -> RunComparison:
     """Return metrics and other results of runs (directories by name), and the keys in which their scenarios differ."""
-    rows = {name: read_row(path, path.parent) for name, path in runs.items()}
+    found = tell_apart([read_row(path, path.parent) for path in runs.values()])
+    rows = dict(zip(runs, found, strict=True))
     keys = differing([row.keys for row in rows.values()])
-    sources = differing_sources({name: read_provenance(path) for name, path in runs.items()})
     columns = ("started", "verdict", *FACTS, *metric_names(rows.values()))
     return {
         "runs": list(rows),
         "warnings": {name: list(row.warnings) for name, row in rows.items() if row.warnings},
         "figures": {name: _of(rows, name) for name in columns if any(v is not None for v in _of(rows, name).values())},
-        "differences": {
-            **{key: _of(rows, key) for key in keys if key not in columns},
-            **{name: dict(of) for name, of in sources.items()},
-        },
+        "differences": {key: _of(rows, key) for key in keys if key not in columns},
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from netdfl.collection.filters import Filter, Names, as_number
 from netdfl.collection.finding import runs_below
 from netdfl.collection.keys import NOT_GROUPED
-from netdfl.collection.rows import DURATIONS, RunRow, Value, metric_names, read_row
+from netdfl.collection.rows import DURATIONS, RunRow, Value, metric_names, read_rows
 from netdfl.collection.varied import varied
 from netdfl.core.errors import InputError
 
@@ -49,11 +49,12 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The runs with the same value of a key: their number, verdicts, and the means of `figures`."""
+    """The runs with the same value of the key `by`: their number, verdicts, and the means of `figures`."""
 
     value: str
     rows: Sequence[RunRow]
     figures: Sequence[str] = COUNTED
+    by: str = ""
 
     def mean(self, figure: str) -> float | None:
         """Return the mean of the column `figure`, such as accuracy, over the runs that have it; None where none has."""
@@ -66,10 +67,16 @@ class Group:
         told = [row.verdict for row in self.rows]
         return {verdict: told.count(verdict) for verdict in sorted(set(told))}
 
+    @property
+    def differ(self) -> Sequence[str]:
+        """The keys in which the runs differ, so that a mean is over runs of several values of each."""
+        return varied([row.keys for row in self.rows if row.keys], ("name", self.by)).telling
+
     def to_json(self) -> dict[str, Any]:
         """Return the group as JSON data, for a page or another program."""
         means = {figure: self.mean(figure) for figure in self.figures}
-        return {"value": self.value, "runs": len(self.rows), "verdicts": self.verdicts, **means}
+        known = {"value": self.value, "runs": len(self.rows), "verdicts": self.verdicts, "differ": list(self.differ)}
+        return {**known, **means}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ class RunList:
             for value in _values(row, self.by):
                 found.setdefault(value, []).append(row)
         figures = [*COUNTED, *self.metrics]
-        return [Group(value, found[value], figures) for value in sorted(found, key=_order)]
+        return [Group(value, found[value], figures, self.by) for value in sorted(found, key=_order)]
 
 
 def _values(row: RunRow, column: str) -> Iterator[str]:
@@ -131,7 +138,7 @@ def list_runs(root: Path, asked: ListRequest) -> RunList:
 
     Raises InputError if the filter or a key does not fit the runs.
     """
-    return select([read_row(path, root) for path in runs_below(root)], asked)
+    return select(read_rows(runs_below(root), root), asked)
 
 
 def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from netdfl.core.files import read_plain
 from netdfl.record.directory import is_held
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.record.judge import is_measured
+from netdfl.record.provenance import PROVENANCE, Sources, differing_sources, read_sources
 from netdfl.record.run import Run
 
 Value: TypeAlias = str | float | None
@@ -68,7 +69,8 @@ class RunRow:
         rounds_done: the rounds that an unfinished run has done; None if they are not known.
         tags: the tags of the run: those of its labels and its scenario, then the names of the folders it lies in.
         labels: the labels that somebody gave to the run.
-        keys: the keys of its scenario with their values.
+        keys: the keys of its scenario with their values; among several runs also the sources in which these differ.
+        sources: its modules, named files and packages; None if they are not known.
     """
 
     path: Path
@@ -84,6 +86,7 @@ class RunRow:
     tags: Sequence[str] = ()
     labels: Labels = NO_LABELS
     keys: Keys = field(default_factory=dict)
+    sources: Sources | None = None
 
     def value(self, column: str) -> Value:
         """Return the value of a column, or of a key of the scenario; None where the run has none."""
@@ -117,6 +120,25 @@ def metric_names(rows: Iterable[RunRow]) -> list[str]:
     return sorted(found, key=lambda name: (not name.startswith("test_"), name in OF_FLEETS, name))
 
 
+def read_rows(paths: Iterable[Path], root: Path) -> list[RunRow]:
+    """Return the rows of several runs in the folder `root`, told apart by their sources too."""
+    return tell_apart([read_row(path, root) for path in paths])
+
+
+def tell_apart(rows: Sequence[RunRow]) -> list[RunRow]:
+    """Return the rows with further keys: the modules, named files and packages in which these runs differ.
+
+    Runs of two texts of a module are two experiments, though their scenarios are the same.
+    """
+    differ = differing_sources({str(row.path): row.sources for row in rows})
+    return [
+        replace(row, keys={**{source: of[str(row.path)] for source, of in differ.items()}, **row.keys})
+        if row.sources is not None
+        else row
+        for row in rows
+    ]
+
+
 def read_row(path: Path, root: Path) -> RunRow:
     """Return the row of the run at `path`, in the folder `root`; for an unreadable run, with the reason."""
     place = place_of(path, root)
@@ -127,6 +149,7 @@ def read_row(path: Path, root: Path) -> RunRow:
         row |= {"keys": _keys(path / "scenario.yaml")}
         row |= {"facts": {**_planned(row["keys"]), **row.get("facts", {})}}
         labels = read_labels(path)
+        row |= {"sources": _sources(path / PROVENANCE)}
     except (NetdflError, OSError) as error:
         row |= {"wrong": str(error)}
     given, folders = sorted({*row.pop("tags", ()), *labels.tags}), sorted(place.split("/")[:-1])
@@ -201,6 +224,19 @@ def _keys(scenario: Path) -> Keys:
 @lru_cache(maxsize=4096)
 def _keys_then(scenario: Path, mtime_ns: int, size: int) -> Keys:
     return scenario_keys(read_plain(scenario))
+
+
+def _sources(file: Path) -> Sources | None:
+    try:
+        state = file.lstat()
+    except FileNotFoundError:
+        return None
+    return _sources_then(file, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=4096)
+def _sources_then(file: Path, mtime_ns: int, size: int) -> Sources | None:
+    return read_sources(file.parent)
 
 
 @lru_cache(maxsize=4096)

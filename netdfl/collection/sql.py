@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.collection.filters import as_number
 from netdfl.collection.finding import check_folder, runs_below
-from netdfl.collection.rows import RunRow, read_row
+from netdfl.collection.rows import RunRow, read_rows
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.files import check_plain
 from netdfl.record.database import (
@@ -67,7 +67,8 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
 """The columns of each table that a query can read, with their types."""
 ABOUT: Mapping[str, str] = {
     "runs": "a row for each run; accuracy, loss and error are the last of the average model",
-    "keys": "the keys of each scenario; number is a value that is one, in seconds, bytes or bits a second",
+    "keys": "the keys of each scenario, and modules, files and packages in which runs differ; number is a value that "
+    "is one, in seconds, bytes or bits a second",
     "metrics": "numbers by round and node; a node of null is the fleet, a value of null was not finite",
     "events": "what happened; details are JSON",
     "waits": "waits that took time",
@@ -118,7 +119,7 @@ def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = N
     import duckdb
 
     folder = check_folder(root)
-    rows = [read_row(path, folder) for path in runs_below(folder)]
+    rows = read_rows(runs_below(folder), folder)
     wanted = _wanted(sql)
     sound = {row.place: row.path for row in rows if wanted and _is_sound(row.path)}
     sampled = [place for place, path in sound.items() if not _records_all(path)]

@@ -75,9 +75,12 @@ def _left_out(found: RunList, shown: int, chosen: int) -> Iterator[str]:
         yield found.hint
     further = found.keys[len(found.usual_keys) :]
     if further and not found.columns:
-        named = ", ".join([*further[:MOST_NAMED], *(["..."] if len(further) > MOST_NAMED else [])])
-        yield f"+{len(further)} more {'key differs' if len(further) == 1 else 'keys differ'}: {named}"
+        yield f"+{len(further)} more {'key differs' if len(further) == 1 else 'keys differ'}: {_named(further)}"
         yield f"choose columns with --columns, like --columns {further[0]},accuracy"
+
+
+def _named(keys: Sequence[str]) -> str:
+    return ", ".join([*keys[:MOST_NAMED], *(["..."] if len(keys) > MOST_NAMED else [])])
 
 
 def group_lines(found: RunList, most: int) -> list[str]:
@@ -91,6 +94,9 @@ def group_lines(found: RunList, most: int) -> list[str]:
         rows.append([group.value, str(len(group.rows)), verdicts, *(said(name, group.mean(name)) for name in figures)])
     head = [found.by, "runs", "verdicts", *(f"mean {figure}" for figure in figures)]
     more = [f"{len(groups)} groups, of which {most} are shown (--most)"] if len(groups) > most else []
+    differ = list(dict.fromkeys(key for group in groups[:most] for key in group.differ))
+    if differ and figures:
+        more.append(f"each mean is over runs that may differ in {_named(differ)}")
     return [*grid(head, rows), *more]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NotRequired
+from typing import NotRequired, TypeAlias
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -17,6 +17,10 @@ from netdfl.record.forms import read_form
 PROVENANCE = "provenance.json"
 SCHEMA = "netdfl/provenance/1"
 _DIGITS = 8
+
+
+Sources: TypeAlias = Mapping[str, str]
+"""The sources of a run: versions of packages, and parts of the digests of modules and named files, by their names."""
 
 
 class Provenance(TypedDict):
@@ -39,13 +43,22 @@ def read_provenance(run: Path) -> Provenance | None:
     return read_form(run / PROVENANCE, _FORM)
 
 
-def differing_sources(runs: Mapping[str, Provenance | None]) -> dict[str, dict[str, str]]:
-    """Return in which modules, named files and packages runs (their provenances by name) differ.
+def read_sources(run: Path) -> Sources | None:
+    """Return the sources of the run in the directory `run`; None if it has no provenance.
 
-    Each has, for each run, the package's version or the first digits of a digest of the file's contents. A file is
-    known by its name, as runs of two machines have it at two places. Runs without a provenance are left out.
+    A file is known by its name, as runs of two machines have it at two places. Raises InputError if the provenance is
+    damaged.
     """
-    found = {name: dict(_sources(made)) for name, made in runs.items() if made is not None}
+    made = read_provenance(run)
+    return None if made is None else dict(_sources(made))
+
+
+def differing_sources(runs: Mapping[str, Sources | None]) -> dict[str, dict[str, str]]:
+    """Return in which modules, named files and packages runs differ: for each of these, what each run has of it.
+
+    `runs` has their sources by name. Runs without sources are left out.
+    """
+    found = {name: sources for name, sources in runs.items() if sources is not None}
     differing = (each for each in dict.fromkeys(key for of in found.values() for key in of) if _differs(each, found))
     return {each: {name: of.get(each, "") for name, of in found.items()} for each in differing}
 

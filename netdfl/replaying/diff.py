@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import Json, NodeId
-from netdfl.record.provenance import differing_sources, read_provenance
+from netdfl.record.provenance import differing_sources, read_sources
 from netdfl.record.run import Run
 from netdfl.record.sampling import Sampling
 
@@ -131,7 +131,7 @@ def diff(first: Run, second: Run) -> Difference:
         lines = _scenarios(first, second)
         only = [_without(rows[0], rows[1]), _without(rows[1], rows[0])]
         paths = str(first.path), str(second.path)
-        sources = differing_sources({SIDES[0]: read_provenance(first.path), SIDES[1]: read_provenance(second.path)})
+        sources = differing_sources({SIDES[0]: read_sources(first.path), SIDES[1]: read_sources(second.path)})
         if not any(only):
             return Difference(paths, lines, None, compared=_compared(first, second), sources=sources)
         began = min((each[0] for each in only if each), key=lambda row: row.at_s)

@@ -15,7 +15,7 @@ from netdfl.collection.filters import Names
 from netdfl.collection.finding import check_folder, is_run, runs_below
 from netdfl.collection.labels import read_labels, write_labels
 from netdfl.collection.listing import ListRequest, select
-from netdfl.collection.rows import COLUMNS, RunRow, read_row
+from netdfl.collection.rows import COLUMNS, RunRow, read_rows
 from netdfl.collection.trash import throw_away
 from netdfl.core.errors import InputError
 from netdfl.record.directory import is_held
@@ -73,7 +73,7 @@ class RunFolder:
         answer has the reason and the whole list. Of its columns those that no run has are left empty.
         """
         self._look()
-        rows, wrong = [read_row(path, self.root) for path in self._paths.values()], ""
+        rows, wrong = read_rows(self._paths.values(), self.root), ""
         chosen, asked = _whole(rows, asked.columns), replace(asked, columns=())
         try:
             found = select(rows, asked)

@@ -12,7 +12,7 @@ from netdfl.collection.filters import as_number
 from netdfl.collection.keys import Keys, differing, group_names, scenario_keys
 from netdfl.collection.rows import read_row
 from netdfl.core.errors import NetdflError
-from netdfl.record.provenance import differing_sources, read_provenance
+from netdfl.record.provenance import differing_sources, read_sources
 from netdfl.record.run import Run, open_run
 from netdfl.report.data.frame import TIME, shorten, whole
 
@@ -30,7 +30,7 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
     curves, scenarios, made, wrong = {}, {}, {}, {}
     for name, path in runs[:MOST_COMPARED]:
         try:
-            run, made[name] = open_run(path), read_provenance(path)
+            run, made[name] = open_run(path), read_sources(path)
             curves[name], scenarios[name] = _known_curves(run), scenario_keys(run.scenario_text)
         except NetdflError as error:
             wrong[name] = str(error)

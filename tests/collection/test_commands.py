@@ -95,10 +95,11 @@ def test_list_has_four_keys_and_names_the_others_which_can_be_chosen(plant: Plan
 
 
 def test_list_makes_groups_with_means(three: Path) -> None:
-    head, *rows = typed("runs", "list", three, "--by", "delay").splitlines()
+    head, *rows, told = typed("runs", "list", three, "--by", "delay").splitlines()
     assert head.split()[:3] == ["links.default.latency.delay", "runs", "verdicts"]
     assert [row.split()[:2] for row in rows] == [["5ms", "2"], ["8ms", "1"]]
     assert "1 done, 1 fail  0.375" in rows[0]
+    assert told == "each mean is over runs that may differ in seed"
 
 
 def test_an_empty_folder_says_how_to_make_a_run(folder: Path) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 import netdfl
 from netdfl.collection.comparing import compare
-from netdfl.collection.terminal import compared_lines
-from netdfl.record.provenance import differing_sources, read_provenance
+from netdfl.collection.listing import ListRequest, list_runs
+from netdfl.collection.sql import asked
+from netdfl.collection.terminal import compared_lines, group_lines, run_lines
+from netdfl.record.provenance import PROVENANCE, differing_sources, read_sources
 from netdfl.record.run import open_run
 from netdfl.replaying.diff import diff
 from netdfl.web import many
@@ -57,13 +59,31 @@ def test_an_edited_module_is_named_wherever_two_runs_are_compared(
 
 
 def test_sources_are_known_by_name_and_versions_by_package(made: Callable[[str, int], Path]) -> None:
-    first = read_provenance(made("first", 1000))
+    path = made("first", 1000)
+    first = read_sources(path)
     assert first is not None
-    moved = {
-        **first,
-        "modules": {name.replace("/pace", "/elsewhere/pace"): was for name, was in first["modules"].items()},
-    }
-    updated = {**moved, "versions": {**first["versions"], "numpy": "1.0"}}
-    assert differing_sources({"a": first, "b": moved}) == {}  # type: ignore[dict-item]
-    now = first["versions"]["numpy"]
-    assert differing_sources({"a": first, "b": updated, "c": None}) == {"numpy": {"a": now, "b": "1.0"}}  # type: ignore[dict-item]
+    file = path / PROVENANCE
+    file.write_text(file.read_text().replace("/pace", "/elsewhere/pace"))
+    assert read_sources(path) == first
+    updated = {**first, "numpy": "1.0"}
+    assert differing_sources({"a": first, "b": updated, "c": None}) == {"numpy": {"a": first["numpy"], "b": "1.0"}}
+    file.unlink()
+    assert read_sources(path) is None
+
+
+def test_a_list_tells_runs_of_two_texts_of_a_module_apart(made: Callable[[str, int], Path], tmp_path: Path) -> None:
+    for name, ns in (("a", 1000), ("b", 90_000), ("c", 1000)):
+        made(name, ns)
+    (tmp_path / "c" / PROVENANCE).unlink()
+    rows = {row.place: row.value("pace.py") for row in list_runs(tmp_path, ListRequest()).rows}
+    assert rows["c"] is None
+    assert rows["a"] != rows["b"]
+    found = list_runs(tmp_path, ListRequest(by="algorithm"))
+    assert found.keys == ["pace.py"]
+    assert "pace.py" in run_lines(found, 9)[0]
+    assert group_lines(found, 9)[-1] == "each mean is over runs that may differ in pace.py"
+    apart = list_runs(tmp_path, ListRequest(by="pace.py", filter=f"pace.py != {rows['a']}"))
+    assert [(group.value, group.differ) for group in apart.groups()] == [(rows["b"], [])]
+    sql = "select value, count(*) from runs join keys using (run) where key = 'pace.py' group by 1"
+    with asked(tmp_path, sql) as answer:
+        assert dict(answer.rows()) == {rows["a"]: 1, rows["b"]: 1}

@@ -176,7 +176,9 @@ function groups() {
     return el("tr", {}, ...cells.map(([label, inner]) => el("td", { "data-label": label }, inner)));
   });
   const head = [known.by, "runs", "verdicts", ...used.map(([, words]) => `mean ${words}`), ""];
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "groups of runs" }, el("table", { class: "cards" }, el("thead", {}, el("tr", {}, ...head.map((words) => el("th", { scope: "col" }, words)))), el("tbody", {}, ...body)));
+  const differ = [...new Set(known.groups.flatMap((/** @type {any} */ group) => group.differ))], named = [...differ.slice(0, 12), ...(differ.length > 12 ? ["..."] : [])];
+  return el("div", {}, el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "groups of runs" }, el("table", { class: "cards" }, el("thead", {}, el("tr", {}, ...head.map((words) => el("th", { scope: "col" }, words)))), el("tbody", {}, ...body))),
+    ...(named.length ? [el("p", { class: "hint" }, `each mean is over runs that may differ in ${named.join(", ")}`)] : []));
 }
 
 /** The runs of a group. @param {string} value */
