@@ -39,7 +39,7 @@ SCENARIO = """
 schema: netdfl/1
 name: trained
 nodes: 4
-rounds: 80
+rounds: 160
 world: simulated
 task: {dataset: data:noise, model: {name: mlp, hidden: [3]}, batch_size: 10}
 algorithm: {name: dfedavg, lr: 0.05, local_steps: 1}
@@ -119,6 +119,7 @@ def test_a_study_ends_when_it_is_told_to(scenario: Path, tmp_path: Path) -> None
 def test_a_study_goes_on_after_ctrl_c(scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]) -> None:
     out = tmp_path / "out"
     draw_nothing()  # test_tables.py looks at figures
+    scenario.write_text(SCENARIO.replace("rounds: 160", "rounds: 80"))
     interrupt(scenario, out, signal.SIGINT, group=True)
     assert sweep(scenario, out=out, seeds=1, console=Console(quiet=True)) == 0
     assert run_or_resume(load(scenario, ["seed=0"]), tmp_path / "other", 1) == 0

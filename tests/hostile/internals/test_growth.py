@@ -27,7 +27,7 @@ from netdfl.transport.simulated.fabric import Fabric
 from netdfl.worlds.simulated.loop import VirtualLoop
 from tests.hostile.test_reports import Desk, account, crash, part
 
-FEW, MANY = 100, 400
+FEW, MANY = 100, 1000
 """How many copies of each of its messages the member sends."""
 MEMBER, ROUNDS = 1, 8
 MARGIN = (MANY - FEW) // 2
