@@ -57,6 +57,8 @@ pip_install() {
 install() {
     rm -f "$venv/install.log"
     say "installing PyTorch and the other packages; the first time takes some minutes"
+    # A pip of before 2025 needs three times as long to find what fits; without a network this one has to do.
+    "$venv/bin/python" -m pip install --quiet --retries 0 --timeout 10 'pip>=25' >/dev/null 2>&1 || :
     if pip_install -c "$root/constraints.txt" -e "$root${1:+[$1]}"; then
         return
     fi
