@@ -38,12 +38,12 @@ make_venv() {
     fi
 }
 
-# Shows what pip fetches and why it failed, and keeps the rest in .venv/install.log. What a first run imports is compiled
-# then: all there is would take longer than all else but the fetching.
+# Shows what pip fetches and why it failed, and keeps all that pip says in .venv/install.log. What a first run imports
+# is compiled then: all there is would take longer than all else but the fetching.
 pip_install() {
-    { PYTHONUNBUFFERED=1 "$venv/bin/python" -m pip install --no-compile --progress-bar off \
-        --log "$venv/install.log" "$@" 2>&1 &&
+    { PYTHONUNBUFFERED=1 "$venv/bin/python" -m pip install --no-compile --progress-bar off "$@" 2>&1 &&
         echo 'exit:0' || echo 'exit:1'; } |
+        tee -a "$venv/install.log" |
         while IFS= read -r line; do
             case $line in
             *Downloading*' MB)'*) file=${line#*Downloading } && say "  fetching ${file%%-cp*} (${line##*\(}" ;;
