@@ -20,8 +20,9 @@ BLOCKS = re.findall(r"^```(\w+) ?([\w.]*)\n(.*?)^```$", TEXT, re.MULTILINE | re.
 BASE = next(body for kind, name, body in BLOCKS if name == "base")
 FILES = {name: body for kind, name, body in BLOCKS if kind in ("csv", "text")}
 EXAMPLES = [(name or "simulated", body) for kind, name, body in BLOCKS if kind == "yaml" and name != "base"]
-ALIKE = ("shared_from: null", "kind: heartbeat")
-"""Of examples in processes like another one; heartbeats, which take their time, are simulated beside that."""
+ALIKE = ("shared_from: null", "kind: heartbeat", "fidelity: {relative")
+"""Examples in processes for the soak: they take their time; heartbeats are simulated beside that, and the bound on how
+true links are has tests of its own."""
 HEARD = next(body for _, body in EXAMPLES if ALIKE[1] in body)
 
 

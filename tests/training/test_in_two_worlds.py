@@ -119,6 +119,7 @@ def ran(folder: Path, world: str, part: dict[str, Any]) -> FinishedRun:
 
 
 RARELY = {
+    "ResNet-18 with averaged statistics, a folder of images, Adam",
     "ResNet-18 with local statistics",
     "ResNet-18 with statistics taken anew",
     "tokens, and weights that are shared",

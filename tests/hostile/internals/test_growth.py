@@ -113,8 +113,8 @@ class Flood:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name == "acknowledged")) for name in FLEETS]
-)  # where state is kept, the same is acknowledged
+    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name in ("acknowledged", "push-sum"))) for name in FLEETS]
+)  # where state is kept, the same is acknowledged; where there are notices, they go over the same graphs
 def test_a_node_holds_no_more_of_many_messages_than_of_few(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
