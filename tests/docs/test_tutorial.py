@@ -101,6 +101,7 @@ def quicker(text: str) -> str:
     return text
 
 
+@pytest.mark.soak  # tests/explore has what these commands do
 @in_full_too("exploring")
 def test_the_page_on_exploring(name: str, in_full: bool, tmp_path: Path) -> None:
     page = blocks(ROOT / "docs" / "exploring.md")
@@ -131,6 +132,7 @@ def test_the_page_on_proving(name: str, in_full: bool, tmp_path: Path, monkeypat
     runpy.run_path("test_gossip.py")["test_it_survives_any_single_loss"]()
 
 
+@pytest.mark.soak  # tests/blame has what these commands do
 @in_full_too("blame")
 def test_the_page_on_blame(name: str, in_full: bool, tmp_path: Path) -> None:
     for block in blocks(ROOT / "docs" / "blame.md"):

@@ -42,6 +42,7 @@ def test_two_flows_over_a_core_link_take_their_bytes_with_headers(tmp_path: Path
     assert both.over_packets(tmp_path).last_s >= line_s, "no faster than the link"
 
 
+@pytest.mark.soak  # 18 s alone; fleets of test_namespaces_world.py, and two flows over a core link, are in CI
 def test_a_fleet_over_core_links_ends_as_in_the_model_and_waits_for_the_same_core_link() -> None:
     """A sample of `tests.soak.shared_packets`, which compares the times of rounds as well."""
     name = "4 nodes on 4 sites"

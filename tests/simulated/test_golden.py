@@ -33,6 +33,7 @@ def test_the_event_log_is_the_golden_one(name: str) -> None:
     assert found == GOLDEN[name]
 
 
+@pytest.mark.soak  # the golden logs hold on every machine that runs them
 def test_no_number_of_a_log_depends_on_what_the_linear_algebra_library_makes_of_a_processor() -> None:
     """OpenBLAS sums in another order on another processor; what it takes this one for can be said to it."""
     program = "import json, sys, golden; print(json.dumps([golden.digests(name) for name in sys.argv[1:]]))"

@@ -307,6 +307,7 @@ def test_nothing_begins_that_has_no_time_or_no_budget_left(stand_in: Path) -> No
     assert folder.rows() == {}
 
 
+@pytest.mark.soak  # the work that proves each method goes the same way
 def test_every_method_shows_its_cost_before_any_claim_takes_the_time(
     stand_in: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_folder_is_swept_by_one_command_at_a_time(scenario: Path) -> None:
     assert "2 cells, 0 failed" in swept(scenario)
 
 
+@pytest.mark.soak  # that only one command works at a time is in CI
 def test_runs_that_another_command_has_just_made_are_not_made_again(
     scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -268,6 +268,7 @@ def test_what_has_finished_stands_in_the_table_before_anything_else_runs(
     assert run["run"] != first["runs"][0]["run"]
 
 
+@pytest.mark.soak  # what has finished stands in the table in CI too
 def test_seeds_of_earlier_calls_stay_while_their_runs_hold(stand_in: Path) -> None:
     shutil.copytree(SCENARIOS, "scenarios")
     name = "MNIST/IID/DFedAvg"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import importlib, os, sys
@@ -34,6 +36,7 @@ for name in late:
 """
 
 
+@pytest.mark.soak  # a breach makes a start slower, and no run wrong
 def test_a_node_imports_itself_only_what_needs_grpc() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, text=True, capture_output=True, check=False, timeout=120
