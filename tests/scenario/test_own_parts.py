@@ -15,6 +15,7 @@ from netdfl.scenario.model.choices import Choices
 from netdfl.scenario.model.contracts import CONTRACTS
 from netdfl.scenario.model.links import link_choices
 from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.plugins import find_own
 from netdfl.scenario.model.world import COMPUTE
 from tests.scenario.scenarios_of_parts import definition, refused, written
 
@@ -326,3 +327,18 @@ def test_what_is_netdfls_alone_takes_no_own_part(tmp_path: Path, key: str) -> No
     assert "can't be one's own" in problem.what
     assert problem.remedy.startswith("use one of ")
     assert (problem.line, problem.column) == (7, key.index("P") + 1)
+
+
+def test_a_folder_of_modules_is_not_edited_where_a_file_is_written_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "graphs.py").write_text("def alone():\n    pass\n")
+    first = find_own("inner.graphs:alone", str(tmp_path))
+    for name in ("a.txt", "b.txt"):
+        assert find_own("inner.graphs:alone", str(tmp_path)) is first
+        (tmp_path / name).touch()
+    assert find_own("inner.graphs:alone", str(tmp_path)) is first
+    (tmp_path / "inner" / "graphs.py").write_text("def alone():\n    return 1\n")
+    assert find_own("inner.graphs:alone", str(tmp_path)) is not first

@@ -17,6 +17,13 @@ from typing import NamedTuple
 _LIBRARY = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
 
 
+class FileState(NamedTuple):
+    """The time of change and the size of a file: while they stay, its contents do."""
+
+    changed_ns: int
+    nbytes: int
+
+
 class ModuleSearch(NamedTuple):
     """The result of a search: the files of the modules that were found, by their names, and the names of all others."""
 
@@ -30,7 +37,7 @@ def find_modules(names: Iterable[str], folders: Sequence[Path]) -> ModuleSearch:
     Folders of installed packages and of Python's library are not searched, and netdfl's own modules are none.
     """
     folders = [folder for folder in folders if folder.is_dir() and not _is_of_others(folder)]
-    with_top = cache(lambda top: [folder for folder in folders if _has(folder, top)])
+    holding = cache(lambda top: [folder for folder in folders if _has(folder, top)])  # most names lie in none of them
     files: dict[str, Path] = {}
     others: set[str] = set()
     left = list(names)
@@ -39,12 +46,12 @@ def find_modules(names: Iterable[str], folders: Sequence[Path]) -> ModuleSearch:
         if name in files or name in others:
             continue
         top = name.partition(".")[0]
-        file = None if top == "netdfl" else _file_of(name, with_top(top))
+        file = None if top == "netdfl" else _file_of(name, holding(top))
         if file is None:
             others.add(name)
         else:
             files[name] = file
-            left.extend([*_imported(name, file, _state(file)), *_packages(name)])
+            left.extend([*_imported(name, file, state_of(file)), *_packages(name)])
     folders_of_files = {package for name in files for package in _packages(name)}
     others = {name for name in others - folders_of_files if not files.keys() & _packages(name)}
     return ModuleSearch(files, others)
@@ -80,17 +87,17 @@ def _file_of(name: str, folders: Sequence[Path]) -> Path | None:
     return None
 
 
-def _state(file: Path) -> tuple[int, int]:
-    """Return the time of change and the size of a file, zeros if it is gone."""
+def state_of(file: Path) -> FileState | None:
+    """Return the state of a file; None if it is gone."""
     try:
         about = file.stat()
     except OSError:
-        return 0, 0
-    return about.st_mtime_ns, about.st_size
+        return None
+    return FileState(about.st_mtime_ns, about.st_size)
 
 
 @lru_cache(10_000)
-def _imported(name: str, file: Path, state: tuple[int, int]) -> Sequence[str]:
+def _imported(name: str, file: Path, state: FileState | None) -> Sequence[str]:
     """Return the names that the module imports in that state of its file, as searches repeat for each part."""
     return tuple(_imports(name, file))
 

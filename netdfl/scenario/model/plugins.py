@@ -26,10 +26,10 @@ from typing_extensions import TypedDict
 
 from netdfl.core.whose import HOME, named
 from netdfl.record.forms import read_form
-from netdfl.scenario.model.own_modules import find_modules, python_path
+from netdfl.scenario.model.own_modules import FileState, find_modules, python_path, state_of
 
 ORIGIN = "origin.json"
-_LOADED: dict[str, tuple[ModuleSpec | None, tuple[int, int] | None]] = {}
+_LOADED: dict[str, tuple[ModuleSpec | None, FileState | None]] = {}
 """Each module's specification and the state of its file when it was imported, by name; a reload gives another one."""
 _FOUND: dict[str, set[str]] = {}
 """The names of the modules that were found in a folder, by the name of its artificial package."""
@@ -95,13 +95,9 @@ def _is_stale(module: ModuleType) -> bool:
     return was != state
 
 
-def _state_of(module: ModuleType) -> tuple[int, int] | None:
-    """Return the time of change and the size of a module's file; None without one."""
-    try:
-        about = Path(module.__file__ or "").stat()
-    except OSError:
-        return None
-    return about.st_mtime_ns, about.st_size
+def _state_of(module: ModuleType) -> FileState | None:
+    """Return the state of a module's file; None without one, as a folder of modules has none."""
+    return state_of(Path(module.__file__)) if module.__file__ else None
 
 
 def places(directory: str) -> Sequence[Path]:
