@@ -86,7 +86,7 @@ def own_place(error: BaseException) -> str:
 
 def own_place_here() -> str:
     """Return `file:line` of the innermost user's line that netdfl called in the current call stack; empty if none."""
-    return _last_own(reversed(list(traceback.walk_stack(None))))
+    return _last_own(reversed(list(traceback.walk_stack(inspect.currentframe()))))
 
 
 def defined_at(thing: object) -> str:

@@ -17,9 +17,9 @@ from netdfl.record.directory import RunDirectory
 from netdfl.record.event_log import first_difference
 from netdfl.running.prepare import prepare
 from netdfl.running.supervise import supervise
-from netdfl.running.unseeded import watched
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
+from netdfl.training.unseeded import watched
 from netdfl.worlds.catalog import entry_of
 from netdfl.worlds.simulated.compute import COMPUTE_FILE
 

@@ -6,8 +6,8 @@
 
 Plain PyTorch is a copy of the module with its own parameters, and `backward`. All ways take the solver's own steps
 from the same start on the same minibatches. A formula or rows with another result are replaced by autograd on the
-flat vector; where that has another result, a note reports it. No note is made of a model with random results, or one
-that can't be copied.
+flat vector; where that has another result, a note reports it, and so it does where plain PyTorch has another one each
+time. Nothing is tried of a model that can't be copied.
 """
 
 from __future__ import annotations
@@ -95,19 +95,26 @@ _NOTES = {
     "rows": "computing nodes together leads elsewhere than plain PyTorch: they are computed one by one",
     "autograd": "its local steps end elsewhere than in plain PyTorch: see whether its forward uses "
     "tensors that are neither its inputs, nor its parameters, nor buffers",
+    "chance": "the same local steps end elsewhere each time, so no run repeats another: it draws random numbers that "
+    "no seed reaches, or goes by a clock; --check-determinism names the place",
 }
 
 
 def differing(trial: ModelTrial) -> list[str]:
-    """Return the names of the ways of computing the trial's model whose result differs from plain PyTorch's."""
+    """Return the names of the ways of computing the trial's model whose result differs from plain PyTorch's.
+
+    It is `chance` where plain PyTorch itself has another result each time.
+    """
     wrong: list[str]
     try:
         start, plain = trial.model.flat(), _ended(trial, _PlainModel)
         if not plain.isfinite().all():
             return []
         wrong = [way for way in trial.ways if not _leads_there(way, trial, plain, start)]
-        if not wrong or not _near(_ended(trial, _PlainModel), plain, start):  # it leads elsewhere each time
+        if not wrong:
             return []
+        if not _near(_ended(trial, _PlainModel), plain, start):
+            return ["chance"]
     except Exception:
         return []  # where plain PyTorch can't, netdfl says so elsewhere
     if "autograd" not in trial.ways and not _leads_there("autograd", trial, plain, start):

@@ -198,7 +198,7 @@ def find_problems_with_data(scenario: Scenario, document: Document) -> tuple[lis
     Both are empty if the data is missing.
     """
     found = list(with_data(scenario))
-    notices = dict.fromkeys(f"{each.what}; {each.remedy}" for each in found if each.notice)
+    notices = dict.fromkeys("; ".join(filter(None, (each.what, each.remedy))) for each in found if each.notice)
     return _placed((each for each in found if not each.notice), document), list(notices)
 
 

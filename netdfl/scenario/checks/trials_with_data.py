@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from netdfl.training.data.own import SharedData
     from netdfl.training.flat import FlatModel
 
+T = TypeVar("T")
 WithData: TypeAlias = "tuple[Scenario, SharedData]"
 _NUMBERS = "give each client an array of numbers of its examples, from 0 on"
 
@@ -48,9 +49,10 @@ def with_data(scenario: Scenario) -> Iterator[CheckFinding]:
 def _with_data(scenario: Scenario, task: Training) -> Iterator[CheckFinding]:
     from netdfl.training.data.examples import shape_of
 
+    what = "dataset" if isinstance(task, Train) else "task"
     place = ("task", "dataset", "name") if isinstance(task, Train) else ("task", "kind")
     try:
-        data = load_data(task, Streams(scenario.seed))
+        data, unseeded = _made(lambda: load_data(task, Streams(scenario.seed)), _same_examples)
     except OwnPartError as exc:
         yield CheckFinding(place, exc.what, exc.remedy)
         return
@@ -58,13 +60,46 @@ def _with_data(scenario: Scenario, task: Training) -> Iterator[CheckFinding]:
         return  # the run says so
     except DatasetError as exc:
         if any(part.own in ("dataset", "task") for _, part in own_parts(task)):
-            yield CheckFinding(place, f"the {'dataset' if isinstance(task, Train) else 'task'} {exc}")
+            yield CheckFinding(place, f"the {what} {exc}")
         return
+    if unseeded:
+        yield _differs(f"the {what} makes other examples", unseeded)
     try:
         yield from tried(scenario, _DATA_TRIALS, (scenario, data))
     except DatasetError as exc:  # a model is made for them, and they are none to learn from
         yield CheckFinding(place, str(exc))
     yield from data_are_pictures(scenario, shape_of(data.first()[0]))
+
+
+def _made(make: Callable[[], T], same: Callable[[T, T], bool]) -> tuple[T, str]:
+    """Return what `make` makes of a user's code, and the place in it that draws random numbers without a seed.
+
+    The place is empty if there is none, or if what is made a second time is the `same` all the same.
+    """
+    from netdfl.training.unseeded import watched
+
+    with watched() as places, seeded_by():
+        made = make()
+    if not places:
+        return made, ""
+    with seeded_by():
+        return made, "" if same(made, make()) else places[0]
+
+
+def _same_examples(data: SharedData, again: SharedData) -> bool:
+    """Return whether both have as many training examples, the same classes, and the same first examples."""
+    from netdfl.training.data.examples import leaves
+
+    if len(data.train) != len(again.train) or not np.array_equal(data.labels, again.labels):  # type: ignore[arg-type]
+        return False
+    pairs = zip(leaves(data.first()), leaves(again.first()), strict=True)
+    return all(np.array_equal(one, other, equal_nan=True) for one, other in pairs)
+
+
+def _differs(does: str, place: str) -> CheckFinding:
+    """Return the notice that a user's code does something else each time, with the place that draws unseeded."""
+    what = f"{does} each time, so no run repeats another: {place} draws random numbers that no seed reaches"
+    return CheckFinding((), what, "give the generator there a seed", notice=True)
 
 
 def _partition(part: Part, context: WithData) -> None:
@@ -103,12 +138,17 @@ def _model(part: Part, context: WithData) -> CheckFinding | None:
     task = scenario.task
     assert isinstance(task, Training)
     try:
-        model, metrics = made(recipe_of(task), data, task.settings, 0)
+        (model, metrics), unseeded = _made(
+            lambda: made(recipe_of(task), data, task.settings, 0),
+            lambda one, other: bool((one[0].flat() == other[0].flat()).all()),
+        )
     except OwnPartError:
         raise
     except ValueError as exc:
         place = f" ({where})" if (where := defined_at(inspect.unwrap(function_of(part)))) else ""
         raise OwnPartError(f"{part.own} {part.kind!r}: {exc}{place}") from exc
+    if part.own in ("model", "task") and unseeded:
+        return _differs(f"{part.own} {part.kind!r} begins with other weights", unseeded)
     if part.own in ("model", "task") and (notes := _tried_steps(scenario, data, model)):
         return CheckFinding((), f"{part.own} {part.kind!r}: {notes[0]}", notice=True)
     if part.own not in _JUDGES and (part.own != "model" or not model.uses_cross_entropy):

@@ -1,6 +1,6 @@
 """The detection of places where a user's code draws random numbers without a seed.
 
-The generators of numpy, Python and torch get such numbers in a few places, which are watched while a scenario runs.
+The generators of numpy, Python and torch get such numbers in a few places, which are watched while that code runs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 
 from netdfl.core.whose import own_place_here
 
@@ -20,8 +21,6 @@ from netdfl.core.whose import own_place_here
 def watched() -> Iterator[list[str]]:
     """Yield a list that collects the places (`file:line`) where a user's code draws unseeded numbers."""
     found: list[str] = []
-    for module in ("torch", "torch.random"):
-        importlib.import_module(module)  # before it is watched: it takes chance itself
     with ExitStack() as stack:
         for owner, name, is_chance in _asked_for():
             stack.callback(setattr, owner, name, getattr(owner, name))
@@ -63,8 +62,8 @@ def _asked_for() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
     yield importlib.import_module("os"), "urandom", lambda *args: True
     yield random.Random, "seed", lambda generator, seed=None, *more: seed is None
     yield random, "seed", lambda seed=None, *more: seed is None
-    for module in ("torch", "torch.random"):
-        yield importlib.import_module(module), "seed", lambda: True
+    for module in (torch, torch.random):
+        yield module, "seed", lambda: True
 
 
 def _telling(function: Callable[..., Any], is_chance: Callable[..., bool], found: list[str]) -> Callable[..., Any]:
