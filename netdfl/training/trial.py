@@ -95,8 +95,8 @@ _NOTES = {
     "rows": "computing nodes together leads elsewhere than plain PyTorch: they are computed one by one",
     "autograd": "its local steps end elsewhere than in plain PyTorch: see whether its forward uses "
     "tensors that are neither its inputs, nor its parameters, nor buffers",
-    "chance": "the same local steps end elsewhere each time, so no run repeats another: it draws random numbers that "
-    "no seed reaches, or goes by a clock; --check-determinism names the place",
+    "chance": "the same local steps end elsewhere each time, so no run repeats another: the model or its loss draws "
+    "random numbers that no seed reaches, or goes by a clock; --check-determinism names the place",
 }
 
 
