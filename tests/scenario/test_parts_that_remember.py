@@ -140,3 +140,16 @@ def test_an_algorithm_that_goes_by_a_clock_is_told_so(tmp_path: Path) -> None:
     body = "import time; x = x + (time.perf_counter_ns() % 1000003)"
     program = SOLVER.replace("BODY", body).replace("METHOD", "dfedavg")
     check(program, tmp_path, refused=True, told=BY_CHANCE)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"), [("x = x + momentm", "NameError"), ("from math import squareroot", "ImportError")]
+)
+def test_a_name_that_is_nowhere_is_told_before_the_run(body: str, error: str, tmp_path: Path) -> None:
+    program = SOLVER.replace("BODY", body).replace("METHOD", "dfedavg")
+    check(program, tmp_path, refused=True, told=f"'own:mine' raised {error} in two rounds of a trial: ")
+
+
+def test_what_the_toy_problem_lacks_is_no_mistake(tmp_path: Path) -> None:
+    program = SOLVER.replace("BODY", "data.task.labels").replace("METHOD", "dfedavg")
+    check(program, tmp_path, refused=False)

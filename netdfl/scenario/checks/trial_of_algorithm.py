@@ -15,7 +15,7 @@ from netdfl.core.errors import OwnPartError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId
 from netdfl.scenario.build import build_network
-from netdfl.scenario.checks.trials import require, seeded_by
+from netdfl.scenario.checks.trials import require, seeded_by, using
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
@@ -50,7 +50,9 @@ def try_algorithm(part: Part, scenario: Scenario) -> None:
         network = _small_network(scenario)
     except Exception:  # what is wrong with the graph or its weights is told at their own places
         return
-    if fault := _fault(build, network):
+    with using(part, "in two rounds of a trial"):
+        fault = _fault(build, network)
+    if fault:
         require(False, part, *fault)
 
 
@@ -74,8 +76,8 @@ def _small_network(scenario: Scenario) -> Network:
 def _fault(build: Callable[[], Algorithm], network: Network) -> tuple[str, str] | None:
     """Return what is wrong if nodes that share an algorithm do not train and mix as nodes that have one each.
 
-    It comes with a remedy. An algorithm that fails on the toy problem may need another one, and passes, unless
-    OwnPartError says what it did.
+    It comes with a remedy. An algorithm that fails on the toy problem may need another one, and passes. Raises
+    OwnPartError where that says what it did, NameError and ImportError, which no other problem mends.
     """
     clients = [node for node in range(network.num_nodes) if node != network.server]
     nodes = clients if len(clients) <= _NODES else clients[:2]
@@ -83,7 +85,7 @@ def _fault(build: Callable[[], Algorithm], network: Network) -> tuple[str, str] 
     try:
         together = _played(dict.fromkeys(nodes, shared), network)
         apart, again = (_played({node: build() for node in nodes}, network) for _ in range(2))
-    except OwnPartError:
+    except (OwnPartError, NameError, ImportError):
         raise
     except Exception:
         return None
