@@ -125,6 +125,8 @@ def _check_determinism(scenario: Any, out: Path | None) -> int:
     print(f"first run   {found.hashes[0]}\nsecond run  {found.hashes[1]}")
     for place in found.unseeded:
         print(f"{place} takes chance from the operating system, which no seed reaches: give the generator there a seed")
+    if found.goes_by_sets:
+        print("your code goes by the order of a set or by hash(), which Python draws anew for each process: sort it")
     if found.difference is not None:
         print(f"they differ at {found.difference}; both logs are in {path}")
         return 1

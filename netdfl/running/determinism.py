@@ -1,6 +1,7 @@
 """The check that a scenario is repeatable: two runs in the simulated world, compared event by event.
 
-The second run is in another process with another `PYTHONHASHSEED` and another number of threads.
+The second run is in another process with another `PYTHONHASHSEED` and another number of threads. If it differs, a few
+more runs tell whether that comes from `PYTHONHASHSEED`, by which Python orders sets of strings.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from netdfl.worlds.catalog import entry_of
 from netdfl.worlds.simulated.compute import COMPUTE_FILE
 
 LOG = "event_log.txt"
+HASH_SEEDS = ("1", "2", "3", "4", "5")
+"""Values of `PYTHONHASHSEED`. A set of two strings has one order or the other by each of them."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,20 @@ class DeterminismCheck:
         hashes: the hashes of their event logs.
         difference: the first entry in which the logs differ, as text; None: they are equal.
         unseeded: places where a user's code draws random numbers that no seed determines.
+        goes_by_sets: whether runs with one `PYTHONHASHSEED` are equal, and those with another are others: some code
+            goes by the order of a set of strings, or by `hash`.
     """
 
     hashes: tuple[str, str]
     difference: str | None
     unseeded: tuple[str, ...] = ()
+    goes_by_sets: bool = False
 
 
 def check_determinism(scenario: Scenario, out: Path) -> DeterminismCheck:
     """Run `scenario` twice below `out`, which must be new or empty, and compare the event logs, which stay there.
+
+    If they differ though nothing draws unseeded, it is run again by the same and by other values of `PYTHONHASHSEED`.
 
     Raises:
         InputError: the scenario is not of the simulated world, or can't be run.
@@ -53,9 +61,16 @@ def check_determinism(scenario: Scenario, out: Path) -> DeterminismCheck:
     first = run_logged(scenario, out / "first")
     measured = out / "first" / COMPUTE_FILE
     sets = [f"world.compute.file={measured.resolve()}"] if measured.exists() else []
-    second, *unseeded = _run_elsewhere(scenario, out / "first" / "scenario.yaml", out / "second", sets)
+
+    def run(name: str, hash_seed: str) -> list[str]:
+        return _run_elsewhere(scenario, out / "first" / "scenario.yaml", out / name, sets, hash_seed)
+
+    seed, *others = (each for each in HASH_SEEDS if each != os.environ.get("PYTHONHASHSEED"))
+    second, *unseeded = run("second", seed)
     difference = first_difference(out / "first" / LOG, out / "second" / LOG)
-    return DeterminismCheck((first, second), difference, tuple(unseeded))
+    by_sets = difference is not None and not unseeded and run("again", seed)[0] == second
+    by_sets = by_sets and any(run(f"by-hash-seed-{other}", other)[0] != second for other in others)
+    return DeterminismCheck((first, second), difference, tuple(unseeded), by_sets)
 
 
 def run_logged(scenario: Scenario, out: Path) -> str:
@@ -69,19 +84,21 @@ def run_logged(scenario: Scenario, out: Path) -> str:
     return outcome.figures.event_log_hash
 
 
-def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -> list[str]:
-    """Run the scenario in `file` in another process; return the log's hash, then places that draw unseeded numbers."""
-    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str], hash_seed: str) -> list[str]:
+    """Run the scenario in `file` in another process, whose `PYTHONHASHSEED` is `hash_seed`.
+
+    Returns the log's hash, then places that draw unseeded numbers.
+    """
     path = os.pathsep.join([str(scenario.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "netdfl.running.determinism", str(file), str(out), *sets],
-        env=os.environ | {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "2", "PYTHONPATH": path},
+        env=os.environ | {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "2", "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise RunError(f"the second run failed: {done.stderr.strip()}")
+        raise RunError(f"a run in another process failed: {done.stderr.strip()}")
     return [str(each) for each in json.loads(done.stdout.splitlines()[-1])]
 
 

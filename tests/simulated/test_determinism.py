@@ -72,6 +72,30 @@ def test_the_command_names_the_first_event_that_differs(
     ]
 
 
+SETS = """from netdfl.extend import Graph, Topology, static
+
+SITES = list({f"site {k}" for k in range(9)})
+
+
+def ring(num_nodes, streams, /) -> Topology:
+    order = [SITES.index(f"site {k}") for k in range(num_nodes)]
+    return static(Graph(num_nodes, [(order[k - 1], order[k]) for k in range(num_nodes)]))
+"""
+
+
+def test_code_that_goes_by_the_order_of_a_set_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(SETS)
+    text = "schema: netdfl/1\nname: sets\nnodes: 9\nrounds: 2\ntopology: 'own:ring'\nalgorithm: sgp\n"
+    (tmp_path / "s.yaml").write_text(f"{text}task: {{kind: consensus, dim: 2}}\nworld: simulated\n")
+    monkeypatch.setattr("sys.argv", ["netdfl", "run", str(tmp_path / "s.yaml"), "--check-determinism"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 1
+    assert "your code goes by the order of a set" in capsys.readouterr().out
+
+
 class Stopped:
     """A clock that is set by hand."""
 
