@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
@@ -31,7 +32,7 @@ from netdfl.training.data.dataset import Dataset, Missing
 from netdfl.training.data.examples import Examples, ReadSamples, Samples, Tree, form, in_memory, joined, leaves, mapped
 from netdfl.training.data.finite import NonFiniteExample, spoiled_in
 from netdfl.training.data.reading import from_arrays, from_hugging_face, is_column, is_numbers, kind_of, one_by_one
-from netdfl.training.data.tables import ColumnRequest, ReadExamples, classes_in, from_table
+from netdfl.training.data.tables import ColumnRequest, ReadExamples, classes_in, from_table, in_one_order
 
 T = TypeVar("T")
 _FORMS = "a torch Dataset, arrays (inputs, targets), a data frame, or netdfl.Datasets"
@@ -181,13 +182,14 @@ def _read_all(given: Datasets) -> dict[str, list[ReadExamples]]:
         key: {_called(key, place): data for place, data in enumerate(each or ()) if data is not None}
         for key, each in lists.items()
     }
-    tables = {what: _read(columns_of, data, what) for each in named.values() for what, data in each.items()}
-    asked = ColumnRequest(given.target, given.inputs, given.missing, classes_in(tables.values(), given.target))
-
-    def read(what: str, data: Any) -> ReadExamples:
-        return _read(lambda one: _examples(one, tables[what], asked, what), data, what)
-
-    return {key: [read(what, data) for what, data in each.items()] for key, each in named.items()}
+    ordered = in_one_order({what: data for each in named.values() for what, data in each.items()})
+    tables = {what: _read(columns_of, data, what) for what, data in ordered.items()}
+    asked = ColumnRequest(given.target, given.inputs, given.missing, classes_in(tables, given.target))
+    read: dict[str, ReadExamples] = {}
+    for what, data in ordered.items():
+        read[what] = _read(partial(_examples, columns=tables[what], asked=asked, what=what), data, what)
+        asked = asked.settled(read[what])
+    return {key: [read[what] for what in each] for key, each in named.items()}
 
 
 def _called(key: str, place: int) -> str:

@@ -159,7 +159,7 @@ def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: ColumnReq
         return from_table({name: columns[name] for name in names if name in columns}, asked, what)
     for name in inputs:
         if not _is_numeric(first[name]):
-            raise DatasetError(f"{what}: the column {name!r} holds {kind_of(first[name])}, expected numbers: encode it")
+            raise DatasetError(f"{what}: the column {name!r} holds {kind_of(first[name])}, {asked.expected()}")
     number = {name: place for place, name in enumerate(asked.classes)}
 
     def read(place: int) -> tuple[Tree, Tree]:
@@ -172,7 +172,7 @@ def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: ColumnReq
         x = tuple(real(tensors(_in_array(row[name]))) for name in inputs)
         return x[0] if len(x) == 1 else x, y
 
-    return ReadExamples(kept(ReadSamples(read, np.arange(len(data)))), columns=columns)
+    return ReadExamples(kept(ReadSamples(read, np.arange(len(data)))), columns=columns, inputs=inputs)
 
 
 def _is_numeric(value: Any) -> bool:

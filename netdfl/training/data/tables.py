@@ -6,8 +6,8 @@ counted from 0, as in `train[0]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from netdfl.core.errors import DatasetError
-from netdfl.training.data.columns import NOTHING, Column
+from netdfl.training.data.columns import NOTHING, Column, is_frame
 from netdfl.training.data.dataset import Missing
 from netdfl.training.data.examples import Examples, Samples, targets
 
@@ -31,12 +31,26 @@ class ColumnRequest:
         inputs: the columns that it is predicted from; None: all other columns of numbers.
         missing: the treatment of empty cells.
         classes: the sorted class names of a text target, of training and test data together.
+        settled_by: the name of the table whose columns of numbers are the `inputs`; empty: the user named them.
     """
 
     target: str | None
     inputs: Sequence[str] | None
     missing: Missing = "refuse"
     classes: Sequence[str] = ()
+    settled_by: str = ""
+
+    def settled(self, first: ReadExamples) -> ColumnRequest:
+        """Return the request for all other tables once the `first` one is read: they have its inputs, by name."""
+        if self.inputs is not None or not first.inputs:
+            return self
+        return replace(self, inputs=first.inputs, settled_by=first.name)
+
+    def expected(self) -> str:
+        """Return what a column that holds no numbers should hold instead, and a remedy, for error texts."""
+        if not self.settled_by:
+            return "expected numbers: encode it"
+        return f"expected numbers, as {self.settled_by} has there: mend it, or set inputs"
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,7 @@ class ReadExamples:
         notes: remarks for the user.
         columns: the columns of the table, by name.
         name: the name of the data in error texts.
+        inputs: the names of the input columns of a table.
     """
 
     examples: Examples
@@ -56,6 +71,7 @@ class ReadExamples:
     notes: Sequence[str] = ()
     columns: Mapping[str, Column] = field(default_factory=dict)
     name: str = ""
+    inputs: Sequence[str] = ()
 
 
 def from_table(columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
@@ -74,11 +90,11 @@ def from_table(columns: Mapping[str, Column], asked: ColumnRequest, what: str) -
             raise DatasetError(f"{what}: the column {name!r} holds {columns[name].unsure}")
     for name in inputs:
         if columns[name].unlike:
-            raise DatasetError(f"{what}: the column {name!r} holds {columns[name].unlike}, expected numbers: encode it")
+            raise DatasetError(f"{what}: the column {name!r} holds {columns[name].unlike}, {asked.expected()}")
     rows = _kept(columns, target, inputs, asked.missing, what)
     x = np.stack([_filled(columns[name])[rows].astype(np.float32) for name in inputs], 1)
     y = columns[target].values[rows]
-    if columns[target].unlike:
+    if asked.classes:
         y = np.searchsorted(asked.classes, y.astype(str))
     y = y.astype(np.int64) if y.dtype.kind == "u" else y
     whole = len(rows) == len(columns[target].values)
@@ -92,13 +108,46 @@ def from_table(columns: Mapping[str, Column], asked: ColumnRequest, what: str) -
         )
     if asked.missing == "mean" and (filled := [name for name in inputs if columns[name].empty.any()]):
         notes.append(f"{what}: empty cells of {_some(filled)} have the mean of their column")
-    return ReadExamples(Samples(torch.from_numpy(x), targets(y)), None if whole else rows, notes, columns)
+    return ReadExamples(
+        Samples(torch.from_numpy(x), targets(y)), None if whole else rows, notes, columns, inputs=inputs
+    )
 
 
-def classes_in(tables: Iterable[Mapping[str, Column]], target: str | None) -> list[str]:
-    """Return the sorted words of a text target over all tables, so that each class has the same number in all."""
-    columns = [column for table in tables for name, column in table.items() if name == target]
-    return sorted({str(value) for column in columns if column.unlike for value in column.values[~column.empty]})
+def classes_in(tables: Mapping[str, Mapping[str, Column]], target: str | None) -> list[str]:
+    """Return the sorted words of a text target over all tables, so that each class has the same number in all.
+
+    Raises DatasetError if the target is words in some tables and numbers in others.
+    """
+    there = {what: table[target] for what, table in tables.items() if target is not None and target in table}
+    columns = {what: column for what, column in there.items() if not column.empty.all()}
+    words = [what for what, column in columns.items() if column.unlike]
+    numbers = [what for what, column in columns.items() if not column.unlike]
+    if words and numbers:
+        told = f"the column {target!r} of {words[0]} holds {columns[words[0]].unlike}, and that of {numbers[0]} numbers"
+        raise DatasetError(f"{told}: write the target alike in all tables")
+    return sorted({str(cell) for what in words for cell in columns[what].values[~columns[what].empty]})
+
+
+def in_one_order(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `parts` with the columns of data frames in pairs (inputs, targets) in the order of the first pair's.
+
+    Raises DatasetError for a frame that has not the same columns.
+    """
+    found, first = dict(parts), dict[int, tuple[str, list[Any]]]()
+    for what, data in parts.items():
+        if isinstance(data, tuple | list) and len(data) == 2 and any(map(is_frame, data)):
+            found[what] = tuple(_ordered(each, first, place, what) for place, each in enumerate(data))
+    return found
+
+
+def _ordered(data: Any, first: dict[int, tuple[str, list[Any]]], place: int, what: str) -> Any:
+    if not is_frame(data):
+        return data
+    whose, names = first.setdefault(place, (what, list(data.columns)))
+    for one, other, there in ((what, whose, names), (whose, what, list(data.columns))):
+        if lacking := [name for name in there if name not in (data.columns if one == what else names)]:
+            raise DatasetError(f"{one} has no column {lacking[0]!r}, which {other} has: give both the same columns")
+    return data[names]
 
 
 def target_of(asked: ColumnRequest, names: Sequence[str], what: str) -> str:
@@ -119,6 +168,9 @@ def inputs_of(asked: ColumnRequest, usual: list[str], names: Sequence[str], what
     """
     inputs = usual if asked.inputs is None else list(asked.inputs)
     if missing := [name for name in inputs if name not in names]:
+        if asked.settled_by:
+            remedy = "add it, or set inputs to columns that all tables have"
+            raise DatasetError(f"{what} has no column {missing[0]!r}, an input in {asked.settled_by}: {remedy}")
         raise DatasetError(f"{what} has no column {missing[0]!r}: set inputs to some of {', '.join(names)}")
     if not inputs:
         raise DatasetError(f"{what} has no column of numbers beside the target: set inputs")
