@@ -65,8 +65,12 @@ def named_error(error: BaseException, doing: str = "") -> str:
 
 def said(error: BaseException) -> str:
     """Return the first line of an error's message, in which a user's modules have the names that the user gave them."""
-    first = next((line for line in str(error).splitlines() if line.strip()), "")
-    return re.sub(rf"{HOME}[0-9a-f]+\.", "", first)
+    return without_home(next((line for line in str(error).splitlines() if line.strip()), ""))
+
+
+def without_home(text: str) -> str:
+    """Return `text` in which a user's modules have the names that the user gave them."""
+    return re.sub(rf"{HOME}[0-9a-f]+\.", "", text)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -17,6 +17,7 @@ from netdfl.core.errors import TrainingError
 from netdfl.training.base import NOTHING, Kept
 from netdfl.training.data.examples import Tree, leaves, mapped
 from netdfl.training.drawing import EVERY, Source, seeded
+from netdfl.training.models.beside import notes_on_loss
 from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
 from netdfl.training.models.common import SharedStateWatch
 from netdfl.training.models.copying import copied, uncompiled
@@ -109,6 +110,7 @@ class FlatModel:
         self.keeps: str | None = None
         self.keeps_buffers = False
         self.writes = self.writes_examples = False
+        self.notes: list[str] = []
         self.perceptron = Perceptron.of(module) if self.stackable else None
         self.sources: frozenset[Source] | None = None if self.perceptron is None else frozenset()
         self.in_rows = True
@@ -311,8 +313,9 @@ class FlatModel:
     def try_on(self, x: Tree, y: Tree) -> None:
         """Run a training pass, to find out which state the module changes, and which random generators it uses.
 
-        Raises ValueError where it keeps state in a class or a global; a second pass distinguishes such state from a
-        constant that is made when it is first needed.
+        Raises ValueError where it keeps state in a class or a global, makes parameters, or its loss reaches parameters
+        otherwise than by the outputs. A second pass distinguishes such state from a constant that is made when it is
+        first needed.
         """
         if self.perceptron is not None or self._common is None:
             return
@@ -324,6 +327,7 @@ class FlatModel:
             self._try_on(x, y)
         if (place := self._common.changed()) is not None:
             raise ValueError(_SHARED.format(place))
+        self.notes = notes_on_loss(self._another(), self.module, self._loss or cross_entropy, x, y)
 
     def _try_on(self, x: Tree, y: Tree) -> None:
         begun, given = self.flat(), mapped((x, y), Tensor.clone)

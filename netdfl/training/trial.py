@@ -81,13 +81,13 @@ def fit_ways(model: FlatModel, local: object, x: Tree, y: Tree, batch_size: int,
     if wrong is None:
         wrong = apart(partial(differing, trial)) if must_be_apart() else differing(trial)
         if wrong is None:  # it died, or took too long
-            return []
+            return model.notes
         remember(key, wrong)
     if "formula" in wrong:
         model.perceptron, model.sources = None, None
     if wrong:
         model.in_rows = False
-    return [_NOTES[way] for way in wrong if way in _NOTES]
+    return [*model.notes, *(_NOTES[way] for way in wrong if way in _NOTES and not (way == "chance" and model.notes))]
 
 
 _NOTES = {

@@ -29,7 +29,7 @@ def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
-    """Run the module once on `x` and return the outputs; if it has no lazy layers to initialize, a copy is run.
+    """Run the module once on `x` and return the outputs; if it makes no layers in its first call, a copy is run.
 
     Raises ValueError where the module does not take the data, has nothing to train, shares its parameters' memory, or
     can't be copied.
@@ -40,11 +40,10 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
     lazy = any(map(is_lazy, (*module.parameters(), *module.buffers())))
     run = module if lazy else copied_for_each(module)
     before = attributes(run)
-    with seeded(seed, torch.device("cpu")), torch.no_grad():
-        try:
-            outputs = applied(run.eval(), mapped(x, Tensor.clone))
-        except Exception as error:
-            raise ValueError(_not_taken(error, x)) from error
+    outputs = _first_outputs(run, x, seed)
+    if not lazy and _names(run) != _names(module):
+        before = attributes(module)
+        run, outputs = module, _first_outputs(module, x, seed)
     trained = [p for p in module.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("the model has no parameter that is trained: leave requires_grad on for one at least")
@@ -52,6 +51,18 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
         raise ValueError(f"the model trains a parameter of {odd[0]}: only real numbers can be averaged")
     check_memory(module, {place for place, tensor in attributes(run).items() if before.get(place) is not tensor})
     return outputs
+
+
+def _names(module: nn.Module) -> list[str]:
+    return [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+
+
+def _first_outputs(module: nn.Module, x: Tree, seed: int) -> Tree:
+    with seeded(seed, torch.device("cpu")), torch.no_grad():
+        try:
+            return applied(module.eval(), mapped(x, Tensor.clone))
+        except Exception as error:
+            raise ValueError(_not_taken(error, x)) from error
 
 
 _MISFITS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)

@@ -1,7 +1,7 @@
-"""State that all modules of a user's class share: attributes of classes, and globals.
+"""State that all modules of a user's class share: attributes of classes, and globals; and the state of a loss.
 
 Copies of a module do not have this state of their own, so nodes of one process would train each other: changes to it
-are refused.
+are refused. Of a loss there is one for all nodes of a process, so its own attributes are such state, too.
 """
 
 from __future__ import annotations
@@ -10,28 +10,34 @@ import builtins
 import sys
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from netdfl.core.whose import is_users
+from netdfl.core.whose import is_users, without_home
 from netdfl.training.models.reach import ATOMS, MOST_PLACES, NOTHING_THERE, places, same, told
 
 _Named = tuple[str, Any]
 _METHODS = (types.FunctionType, classmethod, staticmethod, property, type, types.ModuleType)
 _CONTAINERS = (list, tuple, deque)
 _NOWHERE = "<nowhere>"
+LARGE = 1 << 20
+"""Bytes of an array above which it counts as data, and is not looked at: it would be copied."""
+_Home = tuple[str, Mapping[str, Any], frozenset[str] | None]
+"""A namespace: its label, its contents, and the names in it; None stands for all attributes of a class."""
 
 
 class SharedStateWatch:
     """A detector of changes to state that all modules of a class share: class attributes and globals."""
 
-    def __init__(self, module: nn.Module) -> None:
-        """Record the current shared state of the module's classes and globals."""
-        self._homes = list(_homes(module))
+    def __init__(self, module: nn.Module | None, loss: Callable[..., Any] | None = None) -> None:
+        """Record the current shared state of the module's classes and globals, or the state of a user's loss."""
+        parts = [value for _, value in places(module)] if module is not None else list(_parts_of_loss(loss))
+        self._homes = [*_homes(parts), *(_own_home(part) for part in parts if loss is not None)]
         self.settle()
 
     def settle(self) -> None:
@@ -108,13 +114,28 @@ def _address(tensor: Tensor) -> int:
     return tensor.data_ptr() if tensor.layout == torch.strided else 0
 
 
-def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str] | None]]:
-    """Yield the namespaces that may hold shared state: a label, the namespace, and the names in it.
+def _parts_of_loss(loss: Callable[..., Any] | None) -> Iterator[Any]:
+    """Yield the functions and the object that a loss consists of."""
+    if isinstance(loss, partial):
+        yield from _parts_of_loss(loss.func)
+    elif isinstance(loss, types.MethodType):
+        yield from (loss.__func__, loss.__self__)
+    else:
+        yield loss
 
-    None in place of the names stands for all attributes of a class.
-    """
+
+def _own_home(part: Any) -> _Home:
+    """Return the namespace of an object's own attributes, without modules and large arrays in it."""
+    own = getattr(part, "__dict__", {}) if _is_users_class(type(part)) else {}
+    large = {name for name, value in own.items() if isinstance(value, np.ndarray) and value.nbytes > LARGE}
+    apart = {name for name, value in own.items() if isinstance(value, nn.Module)} | {"training", "_modules"}
+    return type(part).__qualname__, own, frozenset(own) - large - apart
+
+
+def _homes(parts: Iterable[Any]) -> Iterator[_Home]:
+    """Yield the namespaces that may hold state that is shared by objects that consist of `parts`."""
     left: list[Any] = []
-    for _, value in places(module):
+    for value in parts:
         left += [value] if isinstance(value, types.FunctionType) else type(value).__mro__
     seen: set[int] = set()
     while left:
@@ -135,11 +156,11 @@ def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozense
 def _namespaces(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the globals that a function can read, and contents of a user's modules that its code names."""
     home = function.__globals__
-    yield str(home.get("__name__", "")), home
+    yield without_home(str(home.get("__name__", ""))), home
     for name in names:
         found = home.get(name)
         if isinstance(found, types.ModuleType) and is_users(getattr(found, "__file__", None) or _NOWHERE):
-            yield found.__name__, vars(found)
+            yield without_home(found.__name__), vars(found)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
