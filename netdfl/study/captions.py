@@ -12,9 +12,9 @@ from netdfl.study.summary import LEVEL, GridPoint
 TEST = (
     "Pairs that differ in one respect, by a paired two-sided t-test over the seeds that both have, corrected by Holm "
     f"over all tested pairs of a figure; a difference holds below {LEVEL:g}. An interval is that of its pair alone, "
-    "without this correction. What is the same in every run of both, unless it is a share or of test "
-    "data, where a few runs may be alike by chance, or the same in both for every seed, up to rounding, is not tested "
-    "and not counted"
+    "without this correction. What is the same in both for every seed, up to rounding, or differs by the same for "
+    "every seed, is not tested and not counted. A share or a figure on test data, of which a few runs may be alike by "
+    "chance, is tested in the second case, by the signs alone: p is 2^(1-n) for n seeds"
 )
 SHORT_TEST = f"paired t-tests over the seeds, corrected by Holm, {LEVEL:g}"
 DETAILS = (

@@ -245,9 +245,10 @@ class PairedDifference:
         high: the upper end.
         p: the p-value of the paired t-test.
         p_holm: the p-value corrected for all pairs tested in this metric.
-        tested: false if each point has the same value in all its runs (`_is_exact`), or both have the same for every
-            seed, up to rounding (`SAME`, and `NOISE` of what is averaged by its logarithm), or the count of one is that
-            of the other and as much more in every run, so that chance plays no part.
+        tested: false if both points have the same value for every seed, up to rounding (`SAME`, and `NOISE` of what is
+            averaged by its logarithm), or differ by the same for every seed, so that chance plays no part
+            (`_is_exact`).
+        by_signs: whether they differ by the same for every seed and are tested all the same, by the signs alone.
         comparisons: the number of tested pairs that `p_holm` is corrected for.
     """
 
@@ -261,6 +262,7 @@ class PairedDifference:
     p: float
     p_holm: float = 1.0
     tested: bool = True
+    by_signs: bool = False
     comparisons: int = 1
 
     @property
@@ -314,19 +316,26 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
     apart = [y - x for x, y in pairs]
     found = estimate(apart)
     bounds = [math.exp(x) if log else x for x in found[1:]]
-    tested = any(apart) and not _is_exact(pairs, apart, figure)
+    tested = any(apart) and not _is_exact(apart, figure)
     p = paired_t(apart) if tested else float(not any(apart))  # the same in every run: no chance is involved
-    return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], p, tested=tested)
+    signs = tested and _are_alike(apart)
+    return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], p, tested=tested, by_signs=signs)
 
 
-def _is_exact(pairs: Sequence[tuple[float, float]], apart: Sequence[float], figure: str) -> bool:
+def _is_exact(apart: Sequence[float], figure: str) -> bool:
     """Return whether values of two points differ by what the points are, as they do so alike in every run.
 
-    A share, or a metric on test data, may be the same in a few runs by chance: it counts a limited number of examples.
+    They do if the difference, or the ratio of what is averaged by its logarithm, is the same in every run, up to
+    rounding. A share, or a metric on test data, may be so in a few runs by chance: it counts a limited number of
+    examples.
     """
     if figure in EXACT:
         return len(set(apart)) == 1
-    return len(set(pairs)) == 1 and figure not in PERCENT and not is_of_models(figure)
+    return _are_alike(apart) and figure not in PERCENT and not is_of_models(figure)
+
+
+def _are_alike(apart: Sequence[float]) -> bool:
+    return all(are_equal(x, apart[0]) for x in apart)
 
 
 def are_equal(x: float | None, y: float | None) -> bool:
@@ -356,6 +365,6 @@ def paired_t(apart: Sequence[float]) -> float:
     variance = math.fsum((x - mean) ** 2 for x in apart) / (count - 1)
     if mean == 0.0:
         return 1.0
-    if all(are_equal(x, apart[0]) for x in apart):
+    if _are_alike(apart):
         return float(2.0 ** (1 - count))
     return float(2 * stdtr(count - 1, -abs(mean) / math.sqrt(variance / count)))

@@ -364,8 +364,9 @@ class SweepTable:
 
 def _probability(each: PairedDifference) -> str:
     """Return the p-value as text, with the corrected one if there are several comparisons."""
+    signs = " by the signs alone" * each.by_signs
     several = f", corrected for {each.comparisons} comparisons {probability(each.p_holm)}"
-    return f"p {probability(each.p)}{several * (each.comparisons > 1)}"
+    return f"p {probability(each.p)}{signs}{several * (each.comparisons > 1)}"
 
 
 def _in_markdown(mean: str, deviation: str, interval: str) -> str:

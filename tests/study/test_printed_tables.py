@@ -75,6 +75,26 @@ def test_numbers_of_a_column_have_the_same_number_of_decimals() -> None:
     assert "| 0.932 |" in of_logs
 
 
+def test_a_ratio_that_is_the_same_for_every_seed_holds_and_signs_are_said_to_decide_the_rest() -> None:
+    """Five seeds whose errors differ by one factor, up to rounding, could never hold by their signs."""
+    starts = [0.3, 0.5, 0.21, 0.77, 0.4]
+    errors = {"slow": starts, "fast": [0.5549 * x * (1 + 1e-15 * n) for n, x in enumerate(starts)]}
+    points = [
+        GridPoint(
+            case,
+            (),
+            0,
+            {"error": tuple(found), "test_accuracy": tuple(found)},
+            {seed: {"error": x, "test_accuracy": round(starts[seed], 2) + (case == "fast") / 8} for seed, x in each},
+        )
+        for case, found in errors.items()
+        for each in [list(enumerate(found))]
+    ]
+    text = SweepTable(points, ["error", "test_accuracy"], LOGS).markdown()
+    assert "fast against slow: 0.5549 times as much in every run\n" in text
+    assert "p 0.062 by the signs alone: does not hold\n" in text
+
+
 @pytest.mark.parametrize(
     ("name", "means", "decimals"),
     [
