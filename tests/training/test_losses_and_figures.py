@@ -112,7 +112,29 @@ def test_the_loss_that_fits_goes_by_the_targets(targets: Tensor, loss: str) -> N
     assert fitting_loss(targets) == loss
 
 
-@pytest.mark.parametrize("name", ["mse", "l1", "binary_cross_entropy", "mae", "rmse", "r2", "label_accuracy", "f1"])
+OF_NUMBERS = ["mse", "l1", "binary_cross_entropy", "mae", "rmse", "r2", "label_accuracy", "f1"]
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+@pytest.mark.parametrize(
+    ("outputs", "targets"), [((4, 3, 8), (4, 8, 3)), ((1, 3, 8), (1, 8, 3)), ((8, 4), (4, 8)), ((4, 6), (4, 2, 3))]
+)
+def test_outputs_whose_axes_lie_otherwise_are_refused(
+    name: str, outputs: tuple[int, ...], targets: tuple[int, ...]
+) -> None:
+    with pytest.raises(ValueError, match=f"outputs of shape .*{outputs[-1]}.* for targets .*: let it give them in the"):
+        ({**LOSSES, **METRICS})[name](torch.zeros(outputs), torch.zeros(targets))
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+@pytest.mark.parametrize(("outputs", "targets"), [((4, 1, 3), (4, 3)), ((5,), (5, 1)), ((), (1,)), ((8,), (1, 8))])
+def test_axes_of_length_one_may_lack(name: str, outputs: tuple[int, ...], targets: tuple[int, ...]) -> None:
+    found = ({**LOSSES, **METRICS})[name]
+    said, true = torch.rand(targets), torch.ones(targets)
+    assert float(found(said.reshape(outputs), true)) == pytest.approx(float(found(said, true)), nan_ok=True)
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
 def test_another_number_of_outputs_than_targets_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"outputs of shape \(3, 2\) for targets of shape \(3,\)"):
         ({**LOSSES, **METRICS})[name](torch.zeros(3, 2), torch.zeros(3))

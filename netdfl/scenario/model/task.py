@@ -24,6 +24,15 @@ LOSSES = Choices("training loss", listed("netdfl.training.tasks.losses", "LOSSES
 METRICS = Choices("metric", listed("netdfl.training.tasks.losses", "METRICS"), "name")
 
 
+def _told_apart(metrics: list[Part]) -> list[Part]:
+    names = [part.kind.rpartition(":")[2].rpartition(".")[2] for part in metrics]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two figures are named {twice[0]!r}, and one would hide the other; name a function otherwise")
+    if "loss" in names:
+        raise ValueError("a figure is named 'loss', as the training loss's own is; name the function otherwise")
+    return metrics
+
+
 class ModelPart(Part):
     """A model, and the common start of all nodes."""
 
@@ -103,7 +112,7 @@ class Train(Training):
     loss: Annotated[Part | Literal["auto"], LOSSES] = Field(
         "auto", description="What local steps bring down; auto goes by the targets: classes, numbers, several labels."
     )
-    metrics: list[Annotated[Part, METRICS]] = Field(
+    metrics: Annotated[list[Annotated[Part, METRICS]], AfterValidator(_told_apart)] = Field(
         [], description="What models are judged by beside the loss; by default what is usual for it."
     )
 

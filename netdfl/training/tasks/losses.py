@@ -7,6 +7,8 @@ function of outputs and targets of all tested examples that returns a number. Ou
     mse, l1                 (N, ...)                                  real numbers (N, ...)
     binary_cross_entropy    (N, labels), before the sigmoid           0 or 1 (N, labels)
 
+Axes of length 1 may lack on one side: outputs (N, 1) fit targets (N,).
+
 Examples of class -100 (padding, an unlabeled pixel) are left out, by cross-entropy as in PyTorch and by metrics of
 classes.
 """
@@ -58,9 +60,9 @@ def binary_cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
 
 
 LOSSES = by_name(cross_entropy, mse, l1, binary_cross_entropy)
+"""Every loss by name."""
 OF_NUMBERS = ("mse", "l1")
 """The losses for which targets are numbers, whole ones too: a model gives as many, and no class scores."""
-"""Every loss by name."""
 
 
 def accuracy(outputs: Tensor, targets: Tensor, /) -> float:
@@ -144,13 +146,16 @@ def check_one_tensor(outputs: object) -> None:
 
 
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return outputs in the targets' shape: (N, 1) as (N,). Raises ValueError if the counts differ."""
+    """Return outputs in the targets' shape: (N, 1) as (N,). Raises ValueError if more than axes of length 1 differs."""
     check_one_tensor(outputs)
     if outputs.shape == targets.shape:
         return outputs
-    if outputs.numel() == targets.numel():
+    said, true = ([length for length in each.shape if length != 1] for each in (outputs, targets))
+    if said == true:
         return outputs.reshape(targets.shape)
     shapes = f"{tuple(outputs.shape)} for targets of shape {tuple(targets.shape)}"
+    if outputs.numel() == targets.numel():
+        raise ValueError(f"the model gives outputs of shape {shapes}: let it give them in the targets' order of axes")
     raise ValueError(f"the model gives outputs of shape {shapes}: let it give as many numbers as there are targets")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,12 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from netdfl.core.errors import DatasetError, InputError
+from netdfl.core.errors import DatasetError, OwnPartError
 from netdfl.core.rng import Streams
-from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.client_files import ClientFiles
 from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
-from netdfl.training.data.examples import Samples, form, leaves, shape_of
+from netdfl.training.data.examples import Samples, leaves, shape_of
 from netdfl.training.data.finite import NonFiniteExample, spoiled_in
 from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
 from netdfl.training.drawing import aside
@@ -26,10 +24,9 @@ from netdfl.training.flat import FlatModel, Loss
 from netdfl.training.models.buffers import applied, means
 from netdfl.training.models.build import load_initial, seeded_module, settle
 from netdfl.training.models.copying import copied
-from netdfl.training.tasks.losses import LOSSES, METRICS, OF_NUMBERS, USUAL, check_one_tensor, fitting_loss
+from netdfl.training.tasks.fits import Metrics, NamedMetrics, check_figures, check_loss, raised
+from netdfl.training.tasks.losses import LOSSES, METRICS, OF_NUMBERS, USUAL, fitting_loss
 from netdfl.training.tasks.task import Task
-
-Metrics = Callable[[Any, Any], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def recipe_of(task: Any) -> Recipe:
     if not hasattr(task, "dataset"):
         own: Task = task.build()
         data = adapted(own.data())
-        return Recipe(data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: own.metrics)
+        return Recipe(data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: _named(own.metrics))
     numbers = not isinstance(task.loss, str) and task.loss.kind in OF_NUMBERS
     loss, metrics = partial(_loss, task), partial(_metrics, task)
     return Recipe(task.dataset.build(data_root()), task.model.build, loss, metrics, numbers)
@@ -78,20 +75,26 @@ def _loss(task: Any, y: Any) -> Loss | None:
 def _metrics(task: Any, y: Any) -> Metrics | None:
     if not task.metrics and _loss(task, y) is None:
         return None
-    if task.metrics:
-        chosen = {
-            part.kind.rpartition(":")[2].rpartition(".")[2]: _apart(part.build) if part.own else part.build
-            for part in task.metrics
-        }
-    else:
+    if not task.metrics:
         loss = fitting_loss(y) if isinstance(task.loss, str) else task.loss.kind
-        chosen = {name: METRICS[name] for name in USUAL.get(loss, ())}
-    return lambda outputs, targets: {name: judge(outputs, targets) for name, judge in chosen.items()}
+        return NamedMetrics({name: METRICS[name] for name in USUAL.get(loss, ())})
+    names = [part.kind.rpartition(":")[2].rpartition(".")[2] for part in task.metrics]
+    own = frozenset(name for name, part in zip(names, task.metrics, strict=True) if part.own)
+    return NamedMetrics({name: part.build for name, part in zip(names, task.metrics, strict=True)}, own)
 
 
-def _apart(judge: Callable[[Any, Any], float]) -> Callable[[Any, Any], float]:
-    """Wrap a user's metric `judge` so that it may change its arguments without affecting other metrics."""
-    return lambda outputs, targets: judge(*deepcopy((outputs, targets)))
+def _named(metrics: Metrics) -> Metrics:
+    """Wrap the metrics of a user's own task so that none may go by the loss's name. They raise OwnPartError."""
+
+    def judge(outputs: Any, targets: Any) -> Mapping[str, float]:
+        found = metrics(outputs, targets)
+        if isinstance(found, Mapping) and "loss" in found:
+            raise OwnPartError(
+                "the task's metrics have a figure named 'loss', as the loss's own is", "name it otherwise"
+            )
+        return found
+
+    return judge
 
 
 def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[FlatModel, Metrics | None]:
@@ -114,10 +117,10 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
         load_initial(module, settings.initial)
     model = FlatModel(module, loss, buffers=_means(module, x), policy=settings.buffers)
     model.try_on(x, y)
-    _check_loss(model, outputs, y, data.num_classes)
+    check_loss(model, outputs, y, data.num_classes)
     metrics = recipe.metrics(y)
-    if metrics is not None and not isinstance(outputs, Tensor):
-        _check_figures(metrics, outputs, y)
+    if metrics is not None:
+        check_figures(metrics, outputs, y)
     return model, metrics
 
 
@@ -179,12 +182,7 @@ def _means(module: nn.Module, x: Any) -> list[str]:
     try:
         return means(module, x)
     except Exception as error:
-        raise ValueError(f"the model can't be run in training mode: {_raised(error)}") from error
-
-
-def _raised(error: Exception) -> str:
-    """Return an error's text, with the place in a user's own code that raised it."""
-    return named_error(error) + (f" ({own})" if (own := own_place(error)) else "")
+        raise ValueError(f"the model can't be run in training mode: {raised(error)}") from error
 
 
 def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
@@ -193,38 +191,5 @@ def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
         with aside(), torch.no_grad():
             model.loss(applied(copied(model.module).train(), x), y)
     except Exception as error:
-        return _raised(error)
+        return raised(error)
     return None
-
-
-def _check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:
-    """Check that netdfl's own metrics accept the model's outputs. Raises ValueError."""
-    try:
-        metrics(outputs, y)
-    except ValueError as error:
-        if str(error).startswith("the model gives"):
-            raise
-    except Exception:
-        return  # a figure of one's own, of two examples
-
-
-def _check_loss(model: FlatModel, outputs: Any, y: Any, num_classes: int) -> None:
-    """Check that the model's outputs fit the targets. Raises ValueError."""
-    shape = tuple(getattr(outputs, "shape", ()))
-    plain = model.uses_cross_entropy
-    if plain:
-        check_one_tensor(outputs)
-    if plain and shape != (len(y), num_classes):
-        wanted = f"{len(y)} inputs and {num_classes} classes, expected {(len(y), num_classes)}"
-        raise ValueError(f"the model gives outputs of shape {shape} for {wanted}: let its last layer give num_classes")
-    try:
-        loss = model.loss(outputs, y)
-    except InputError:
-        raise
-    except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith("the model gives"):
-            raise
-        raise ValueError(f"the loss can't be taken of what the model gives: {_raised(error)}") from error
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        gave = form(loss) if isinstance(loss, Tensor) else type(loss).__name__
-        raise ValueError(f"the loss gives {gave}: let it give one number, the mean over the minibatch")
