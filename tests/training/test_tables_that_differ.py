@@ -90,3 +90,10 @@ def test_classes_by_name_are_numbered_by_name_in_a_clients_file_that_has_digits_
     (tmp_path / "0.csv").write_text("a,y\n1,1\n2,3\n")
     files = ClientFiles(root=tmp_path, each="{node}.csv", target="y", inputs=["a"], classes=["1", "2", "3"])
     assert files.of(0).y.tolist() == [0, 2]
+
+
+def test_durations_are_no_numbers() -> None:
+    pandas = pytest.importorskip("pandas")
+    for waits in (["1h", "2h"], ["1h", None]):
+        data = shared(Datasets(train=frame(FIRST).assign(wait=pandas.to_timedelta(waits)), target="y"))
+        assert "a, b; left out: wait (durations, " in data.notes[0]

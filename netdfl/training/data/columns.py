@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -115,7 +116,7 @@ def _column(values: NDArray[Any], empty: NDArray[np.bool_]) -> Column:
         empty = empty | np.array([each is None or (isinstance(each, float) and each != each) for each in values], bool)
     if empty.all():
         return Column(values, empty, "nothing in any row")
-    odd = next((row for row, cell in enumerate(values) if not empty[row] and not isinstance(cell, _NUMBERS)), None)
+    odd = next((row for row, cell in enumerate(values) if not empty[row] and not _is_number(cell)), None)
     if odd is not None:
         return Column(values, empty, f"{_kind(values[odd])}, {str(values[odd])!r:.40} in row {odd}")
     present = np.asarray(values[~empty].tolist())
@@ -128,9 +129,15 @@ def _spread(present: NDArray[Any], empty: NDArray[np.bool_]) -> NDArray[Any]:
     return values
 
 
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, _NUMBERS) and not isinstance(cell, np.timedelta64)
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, str | bytes):
         return "text"
+    if isinstance(value, np.timedelta64 | timedelta):
+        return "durations"
     return "dates" if isinstance(value, np.datetime64) or hasattr(value, "isoformat") else type(value).__name__
 
 

@@ -18,9 +18,7 @@ from typing_extensions import override
 Tree: TypeAlias = Any
 """A tensor, or a tuple or mapping of trees."""
 
-_WHOLE = frozenset(
-    (torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64, torch.bool),
-)
+_WHOLE = frozenset((torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64))
 
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
@@ -54,7 +52,7 @@ def joined(trees: list[Tree], how: Callable[[list[Tensor]], Tensor] = torch.cat)
 def tensors(value: Any) -> Tree:
     """Convert a user's arrays, numbers and pictures to tensors: floats to float32, integers to int64.
 
-    Bytes stay bytes. Raises TypeError for values that no tensor can hold.
+    Bytes stay bytes, and booleans booleans. Raises TypeError for values that no tensor can hold.
     """
     if isinstance(value, Mapping):
         return {name: tensors(part) for name, part in value.items()}
@@ -71,8 +69,12 @@ def tensors(value: Any) -> Tree:
 
 
 def targets(value: Any) -> Tree:
-    """Convert targets as `tensors` does, but bytes to int64, too, because losses take classes only in that type."""
-    return mapped(tensors(value), lambda tensor: tensor.long() if tensor.dtype == torch.uint8 else tensor)
+    """Convert targets as `tensors` does, but bytes to int64, too, because losses take classes only in that type.
+
+    So are booleans that are the whole target. Beside other parts they stay: only a loss of one's own takes several.
+    """
+    found = mapped(tensors(value), lambda tensor: tensor.long() if tensor.dtype == torch.uint8 else tensor)
+    return found.long() if isinstance(found, Tensor) and found.dtype == torch.bool else found
 
 
 def _picture(image: Any) -> Tensor:

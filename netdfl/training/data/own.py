@@ -277,7 +277,7 @@ def _examples(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, wh
     x, y = read.examples.take(torch.arange(1))
     for name, tree in (("input", x), ("target", y)):
         for leaf in leaves(tree):
-            if not leaf.is_floating_point() and leaf.dtype not in (torch.int64, torch.uint8):
+            if not leaf.is_floating_point() and leaf.dtype not in (torch.int64, torch.uint8, torch.bool):
                 raise DatasetError(f"{what} has {name}s of {form(leaf)}: expected real or whole numbers")
     return read
 
