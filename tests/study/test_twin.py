@@ -160,6 +160,16 @@ def test_a_note_says_that_the_twin_has_no_core_links(twin: Twin, tmp_path: Path)
     assert not any("core links" in note or "one round" in note for note in twin.notes)
 
 
+def test_a_note_names_a_link_that_its_senders_fit_does_not_hold(twin: Twin, tmp_path: Path) -> None:
+    """Most of a slow link's messages are sent while it alone is busy, and are left out of the fit."""
+    links = {"default": {"latency": "20ms", "rate": "10Mbit"}, "0->1": {"latency": "80ms", "rate": "1Mbit"}}
+    odd = make_twin(ran(tmp_path, links=links, nodes=4, rounds=10, topology="ring", delivery="plain"))
+    (note,) = [note for note in odd.notes if "is fitted to their sender" in note]
+    assert "sender: 0->1 " in note
+    assert 'links: {"0->1": {latency: TIME, rate: RATE}}' in note
+    assert not any("is fitted to their sender" in note for note in twin.notes)
+
+
 def samples(**change: Any) -> RecordedTimes:
     """Messages over a link of 10 ms and 8 Mbit/s, a microsecond a byte; four nodes compute for 20 ms a round."""
     count = 40
@@ -183,6 +193,14 @@ def test_late_messages_do_not_move_the_fit() -> None:
 
 def test_delays_without_a_trace_of_size_have_no_rate() -> None:
     assert fit(samples(delay=np.full(40, 10 * MS))).whole.rate_bps is None
+
+
+def test_the_rounding_of_delays_is_no_rate_and_no_time_is_below_0() -> None:
+    """One node's rounding had a slope, and so a rate of 8e6 Mbit/s that set the node apart."""
+    rounding = np.where(samples().src == 3, 1e-15 * samples().own, 0.0)
+    found = fit(samples(delay=5 * MS + rounding))
+    assert (found.whole.rate_bps, found.by_node) == (None, {})
+    assert fit(samples(delay=samples().own * 1e-6)).whole.latency_s.low == 0.0
 
 
 def test_a_message_behind_another_counts_its_bytes_alone() -> None:

@@ -33,6 +33,9 @@ SPREAD = 1.3
 RESOLUTION = 1e-6
 """The smallest half-width of an interval, as a share of the value; it matters for a record without any noise."""
 UNSURE_S = 1e-9
+"""The smallest half-width of a time's interval, in s."""
+SLOW = 1.5
+"""A node is slow if its median time is at least this multiple of the fleet's."""
 TINY = 1e-12
 STEPS = 30
 CLEARLY, ALIKE = 0.8, 0.005
@@ -146,8 +149,8 @@ def _line(
 ) -> FittedLink:
     of = samples.messages(mine)
     latency, slope = _least_deviations(of, nbytes[mine], _times(of.round, rng), fixed)
-    when = _interval(latency)
-    if slope[0] <= 0 or np.quantile(slope[1:], (1 - SHARE) / 2) <= 0:
+    when, seen = _interval(latency, UNSURE_S), RESOLUTION * float(of.delay.max()) + UNSURE_S
+    if min(slope[0], np.quantile(slope[1:], (1 - SHARE) / 2)) * nbytes[mine].max() <= seen:
         return FittedLink(when, None)
     return FittedLink(when, _interval(BITS / np.maximum(slope, TINY)))
 
@@ -191,11 +194,14 @@ def _times(rounds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     return np.concatenate([np.ones((1, len(rounds))), drawn[:, places].astype(float)])
 
 
-def _interval(found: Floats) -> FittedValue:
-    """Return the first of `found` as the fitted value, with the interval that the other ones (bootstrap) give."""
-    value, room = float(found[0]), RESOLUTION * abs(float(found[0])) + UNSURE_S
+def _interval(found: Floats, unsure: float = 0.0) -> FittedValue:
+    """Return the first of `found` as the fitted value, with the interval that the other ones (bootstrap) give.
+
+    None of them is below 0. `unsure` is added to the interval at both ends.
+    """
+    value, room = float(found[0]), RESOLUTION * abs(float(found[0])) + unsure
     low, high = np.quantile(found[1:], [(1 - SHARE) / 2, (1 + SHARE) / 2])
-    return FittedValue(value, min(float(low), value) - room, max(float(high), value) + room)
+    return FittedValue(value, max(0.0, min(float(low), value) - room), max(float(high), value) + room)
 
 
 def _of_nodes(
@@ -208,21 +214,32 @@ def _of_nodes(
             continue
         enough = fixed is not None or _vary(nbytes[mine])
         line = _line(samples, nbytes, mine, fixed if enough else whole.latency_s.value, rng)
-        if _apart(line, whole):
+        if _apart(line, whole, nbytes[mine]):
             yield node, line
 
 
-def _apart(line: FittedLink, whole: FittedLink) -> bool:
-    if (line.rate_bps is None) != (whole.rate_bps is None):
-        return True
-    pairs = [(line.latency_s, whole.latency_s)]
+def _apart(line: FittedLink, whole: FittedLink, nbytes: Floats) -> bool:
+    """Return whether two fits differ by far more than both are uncertain.
+
+    Where only one has a rate, the delays of the smallest and the largest of `nbytes` are compared.
+    """
     if line.rate_bps is not None and whole.rate_bps is not None:
-        pairs.append((line.rate_bps, whole.rate_bps))
+        pairs = [(line.latency_s, whole.latency_s), (line.rate_bps, whole.rate_bps)]
+    elif line.rate_bps is None and whole.rate_bps is None:
+        pairs = [(line.latency_s, whole.latency_s)]
+    else:
+        pairs = [(_delay(line, size), _delay(whole, size)) for size in (float(nbytes.min()), float(nbytes.max()))]
     return any(abs(a.value - b.value) > APART * math.hypot(a.deviation, b.deviation) for a, b in pairs)
 
 
-SLOW = 1.5
-"""A node is slow if its median time is at least this multiple of the fleet's."""
+def _delay(line: FittedLink, nbytes: float) -> FittedValue:
+    """Return how long a message of `nbytes` takes by a fit, with the interval of both figures together."""
+    latency, rate = line
+    if rate is None:
+        return latency
+    value = latency.value + BITS * nbytes / rate.value
+    half = NORMAL * math.hypot(latency.deviation, BITS * nbytes * rate.deviation / rate.value**2)
+    return FittedValue(value, value - half, value + half)
 
 
 def _compute(samples: RecordedTimes, rng: np.random.Generator) -> tuple[FittedValue, float, dict[int, float]]:
@@ -234,4 +251,4 @@ def _compute(samples: RecordedTimes, rng: np.random.Generator) -> tuple[FittedVa
     rest = ~np.isin(samples.busy_node, list(slow))
     times = _times(samples.busy_round[rest], rng)
     means = times @ samples.busy[rest] / times.sum(axis=1)
-    return _interval(means), float(samples.busy[rest].std()), slow
+    return _interval(means, UNSURE_S), float(samples.busy[rest].std()), slow

@@ -24,10 +24,11 @@ LARGE = 0.05
 LEAST = 8
 """The smallest number of messages, or of rounds, to which something is fitted."""
 
-_MESSAGES = (
+MESSAGES = (
     "SELECT src, dst, round, nbytes, sent_s, arrived_s FROM messages WHERE attempt = 0 AND fate LIKE 'delivered%' "
     "AND arrived_s IS NOT NULL AND src <> dst AND kind NOT IN ('heartbeat', 'probe') ORDER BY src, sent_s, dst, nbytes"
 )
+"""The query of the messages whose times count."""
 _ROUNDS = (
     "SELECT node, round, "
     "max(value) FILTER (name = 'round_s') - coalesce(max(value) FILTER (name = 'wait_s'), 0) AS busy "
@@ -80,7 +81,7 @@ def read_samples(run: Run) -> RecordedTimes:
     """
     if not run.sampling.is_all:
         raise InputError(f"{run.path} recorded only some messages; record all of them (record: {{messages: all}})")
-    rows, rounds = run.columns(_MESSAGES), run.columns(_ROUNDS)
+    rows, rounds = run.columns(MESSAGES), run.columns(_ROUNDS)
     if len(rows["src"]) < LEAST or len(rounds["node"]) < LEAST:
         found = f"{len(rows['src'])} delivered messages and {len(rounds['node'])} rounds of nodes"
         raise InputError(f"{run.path} has {found}; a fit needs at least {LEAST} of each, so let it run longer")

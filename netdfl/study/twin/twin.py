@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import plain_to_yaml, to_plain
 from netdfl.study.twin.fitting import Fit, FittedLink, FittedValue, Shared, fit
 from netdfl.study.twin.samples import read_samples
+from netdfl.study.twin.unlike import Link, unlike_links
 
 Document = dict[str, Any]
 _OF_NETWORK = ("underlay", "links_from")
 JITTER = 0.01
 """The smallest variation of compute times, as a share of their mean, that a twin gets; a smaller one is left out."""
+MOST_NAMED = 5
+"""The most links that a note names."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ def make_twin(path: Path | str, latency_s: float = 0.0, reading: Shared | None =
     run = open_run(path)
     found = fit(read_samples(run), latency_s, reading)
     document = to_plain(load(run.path / "scenario.yaml"))
-    return Twin(found, twin_document(document, found), list(_notes(document, found, latency_s)))
+    return Twin(
+        found, twin_document(document, found), list(_notes(document, found, latency_s, unlike_links(run, found)))
+    )
 
 
 def pace(twin: Twin, factor: float = 1.0, end: int = 0) -> Document:
@@ -107,7 +113,7 @@ def _compute(found: Fit, end: int) -> Document:
     return {"kind": "lognormal", "mean": f"{mean}ns", "jitter": f"{jitter}ns"}
 
 
-def _notes(document: Document, found: Fit, latency_s: float) -> Sequence[str]:
+def _notes(document: Document, found: Fit, latency_s: float, unlike: Mapping[Link, float]) -> Sequence[str]:
     notes = []
     if not found.told_apart:
         notes.append(
@@ -130,8 +136,23 @@ def _notes(document: Document, found: Fit, latency_s: float) -> Sequence[str]:
         )
     if document.get("events"):
         notes.append("the events of the scenario act in the twin, too; what they did is also in the fit")
+    if unlike:
+        notes.append(_of_links(unlike))
     slow = ", ".join(f"node {node} {factor:.2g} times" for node, factor in found.slow.items())
     return [*notes, f"slow: {slow} the median"] if slow else notes
+
+
+def _of_links(unlike: Mapping[Link, float]) -> str:
+    """Return the note on links whose messages took far longer or shorter than fitted: those the farthest from it."""
+    ranked = sorted(unlike.items(), key=lambda each: -abs(math.log(each[1])))
+    named = [f"{src}->{dst} {times:.2g} times" for (src, dst), times in ranked[:MOST_NAMED]]
+    rest = f" and {len(ranked) - MOST_NAMED} more links" if len(ranked) > MOST_NAMED else ""
+    (src, dst), _ = ranked[0]
+    return (
+        f"links took another time than is fitted to their sender: {', '.join(named)} as long{rest}; the twin has one "
+        "latency and rate for all that a node sends, so give such a link a rule of its own there: "
+        f'links: {{"{src}->{dst}": {{latency: TIME, rate: RATE}}}}'
+    )
 
 
 def _rows_of(who: str, line: FittedLink, shared: str) -> Sequence[tuple[str, str, str]]:
