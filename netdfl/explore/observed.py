@@ -18,7 +18,7 @@ from netdfl.explore.rows import EventRow, MemoryStore
 from netdfl.record.base import WaitEnd
 from netdfl.record.evaluated import EvaluatedValue, Series
 from netdfl.record.observations import HeldWeight, Observations, OddMessages, Outlier, RunFacts
-from netdfl.record.remarks import Crash, Death, NodeEvent, count_given_up, restarts_of
+from netdfl.record.remarks import Crash, Death, NodeEvent, count_given_up, lost_states, restarts_of
 from netdfl.record.shares import KINDS, ShareRecord
 from netdfl.scenario.model.schema import Scenario
 
@@ -68,6 +68,7 @@ def observe(rows: MemoryStore, chance: float = 0.0) -> Observations:
         refused=_by_sender(rows, "refused"),
         mixed=_by_sender(rows, "mixed_not_finite"),
         chance=chance,
+        lost_states=lost_states(restarts),
     )
 
 

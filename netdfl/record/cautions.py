@@ -30,7 +30,7 @@ from enum import StrEnum
 
 from netdfl.core.versions import deciding, mixed
 from netdfl.record.evaluated import Series, last_of, values_of
-from netdfl.record.observations import Observations, Outlier, RunFacts
+from netdfl.record.observations import Observations, Outlier, RunFacts, some_of
 
 FALLEN = 0.5
 LEAST_GAIN = 0.1
@@ -154,14 +154,24 @@ def _weight(observed: Observations, facts: RunFacts) -> Iterator[Caution]:
     if weight is None:
         return
     lost, never_came = observed.lost_weight / facts.nodes, counts.lost + counts.undeliverable
-    told = facts.delivery == "plain" and never_came > 0
-    if told:
+    plain = facts.delivery == "plain"
+    if told := plain and never_came > 0:
         lost = max(lost, 1 - weight - _crashed_weight(observed) / facts.nodes)
     if lost > WEIGHT:
-        messages = "the message" if never_came == 1 else f"the {never_came:,} messages"
-        why = f" with {messages} that never came" if told else ""
+        why = _lost_with(observed, never_came) if plain else ""
+        still = f", and {counts.unfinished:,} messages were still on their way"
+        under_way = still.replace("messages were", "message was") if counts.unfinished == 1 else still
         text = f"push-sum weight was lost{why}: the nodes hold {weight:.3g} of what they began with"
-        yield Caution(CautionKind.WEIGHT_LOST, text)
+        yield Caution(CautionKind.WEIGHT_LOST, text + under_way * (told and counts.unfinished > 0))
+
+
+def _lost_with(observed: Observations, never_came: int) -> str:
+    """Return with what the push-sum weight was lost that nodes lack at the end: states of nodes, and messages."""
+    gone = sorted({*observed.lost_states, *(c.node for c in observed.crashes), *(d.node for d in observed.deaths)})
+    states = f"the states of nodes {some_of(gone)}" if len(gone) > 1 else f"the state of node {some_of(gone)}"
+    messages = "the message" if never_came == 1 else f"the {never_came:,} messages"
+    found = [states] * bool(gone) + [f"{messages} that never came"] * (never_came > 0)
+    return f" with {' and '.join(found)}" if found else ""
 
 
 def _crashed_weight(observed: Observations) -> float:

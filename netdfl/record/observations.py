@@ -118,7 +118,7 @@ class OddMessages(NamedTuple):
     def _receivers(self) -> str:
         if not self.nodes:
             return "the supervisor"
-        return f"node{'s' * (len(self.nodes) != 1)} {_some(self.nodes)}"
+        return f"node{'s' * (len(self.nodes) != 1)} {some_of(self.nodes)}"
 
     @property
     def _said(self) -> str:
@@ -197,7 +197,7 @@ class Equivocation(NamedTuple):
 
     def sentence(self) -> str:
         """Return a sentence that names the sender, and which of its neighbors got which message."""
-        told = [f"node{'s' * (len(each) > 1)} {_some(each)}" for each in self.groups[:MOST_NAMED]]
+        told = [f"node{'s' * (len(each) > 1)} {some_of(each)}" for each in self.groups[:MOST_NAMED]]
         more = f" and {len(self.groups) - MOST_NAMED} more" * (len(self.groups) > MOST_NAMED)
         return (
             f"node {self.src} sent its neighbors different models in round {self.round}: one to "
@@ -205,7 +205,8 @@ class Equivocation(NamedTuple):
         )
 
 
-def _some(nodes: Sequence[NodeId]) -> str:
+def some_of(nodes: Sequence[NodeId]) -> str:
+    """Return the numbers of nodes as text, of many only the first and how many more there are."""
     more = [f"{len(nodes) - MOST_NAMED} more"] * (len(nodes) > MOST_NAMED)
     return ", ".join([*map(str, nodes[:MOST_NAMED]), *more])
 
@@ -241,6 +242,7 @@ class Observations:
         mixed: messages with odd contents that were averaged into a model.
         chance: the accuracy of a random guess; 0 where there are no classes.
         equivocal: rounds in which a node sent its neighbors different models.
+        lost_states: the nodes that came back without their state and the push-sum weight in it.
     """
 
     series: Series
@@ -261,3 +263,4 @@ class Observations:
     mixed: Sequence[OddMessages]
     chance: float = 0.0
     equivocal: Sequence[Equivocation] = ()
+    lost_states: Sequence[NodeId] = ()

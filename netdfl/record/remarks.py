@@ -129,6 +129,12 @@ def restarts_of(events: Iterable[NodeEvent], shares: ShareRecord) -> list[dict[s
     return found
 
 
+def lost_states(restarts: Iterable[Json]) -> list[NodeId]:
+    """Return the nodes that came back without their state, and with it lost push-sum weight, known or not."""
+    lost = {each["node"] for each in restarts if each["state"] == "lost" and each["lost_weight"] != 0}
+    return sorted(lost)
+
+
 class Crash(NamedTuple):
     """A scripted crash after which a node did not return.
 

@@ -26,6 +26,7 @@ from netdfl.record.remarks import (
     find_crashes,
     find_deaths,
     find_unreached,
+    lost_states,
     read_shares,
     restarts_of,
 )
@@ -93,6 +94,7 @@ class StoredRecord(NamedTuple):
             mixed=_by_sender(run, "mixed_not_finite"),
             chance=chance_of(run.partition),
             equivocal=tuple(_equivocal(run)),
+            lost_states=lost_states(restarts),
         )
         return cls(observed, messages, given_up, restarts, deaths)
 

@@ -135,6 +135,33 @@ def test_weight_lost_with_one_message_or_many_is_told_in_grammar(lost: int, said
 
 
 @pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"lost_states": [3]}, "with the state of node 3 and the message that never came: the nodes hold 0.5 of"),
+        ({"lost_states": [3], "messages": MessageCounts(), "lost_weight": 1.0}, "with the state of node 3: the nodes"),
+        ({"lost_states": [3, 0]}, "with the states of nodes 0, 3 and the message that never came: "),
+        ({"messages": MessageCounts(sent=9, lost=2, unfinished=7)}, "began with, and 7 messages were still on "),
+        ({"messages": MessageCounts(sent=9, lost=2, unfinished=1)}, "began with, and 1 message was still on "),
+    ],
+)
+def test_weight_is_not_said_to_be_lost_with_messages_alone_where_it_was_not(more: dict[str, Any], said: str) -> None:
+    (caution,) = told(**{"messages": MessageCounts(sent=9, delivered=8, lost=1), "weight": 0.5} | more)
+    assert said in caution.text
+
+
+def test_a_run_names_the_node_whose_state_took_weight_with_it(tmp_path: Path) -> None:
+    scenario = loads(
+        "{schema: netdfl/1, name: w, nodes: 4, rounds: 6, world: {kind: simulated, compute: 10ms},"
+        " task: {kind: consensus, dim: 1}, topology: ring, algorithm: sgp, delivery: plain,"
+        " wait: {for: all, deadline: 30ms}, links: {default: {latency: 5ms},"
+        ' "0->1": {loss: {model: drop_list, messages: [{round: 4}]}}},'
+        " events: [{at: 32ms, crash: 3, restart_after: 12ms, state: lost}]}"
+    )
+    (caution, *_) = run(scenario, out=tmp_path / "run", page=False).result["warnings"]
+    assert caution["text"].startswith("push-sum weight was lost with the state of node 3 and the message that never")
+
+
+@pytest.mark.parametrize(
     ("course", "expected"),
     [
         ({"least": HeldWeight(1.6e-11, 7, 3)}, ["low_weight"]),
