@@ -22,6 +22,7 @@ from netdfl.scenario.loading.normalize import normalize
 from netdfl.scenario.loading.recorded import complete_recorded
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.loading.validation import problems_of
+from netdfl.scenario.model.plugins import failing_once
 from netdfl.scenario.model.schema import SCHEMA, Scenario
 
 _PLACED_BY = ("nodes", "seed", "algorithm", "groups", "links")
@@ -97,6 +98,7 @@ def loads(
     return _read(document, sets, on, str(directory))
 
 
+@failing_once()
 def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) -> Scenario:
     wanted = [overrides.parse_override(each) for each in sets]
     if on is not None:

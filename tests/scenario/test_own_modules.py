@@ -137,6 +137,17 @@ def test_a_module_that_breaks_is_named_with_its_line(tmp_path: Path, text: str, 
     assert (problem.line, problem.column) == (8, 18)
 
 
+def test_a_module_that_breaks_is_run_once_a_load_and_anew_by_the_next(tmp_path: Path) -> None:
+    file, runs = write(tmp_path / "a"), tmp_path / "runs"
+    (file.parent / "mymod.py").write_text(
+        f"with open({str(runs)!r}, 'a') as f: f.write('.')\nraise RuntimeError('no data')\n"
+    )
+    for times in (1, 2):
+        with pytest.raises(ScenarioError, match="no data"):
+            load(file)
+        assert runs.read_text() == "." * times
+
+
 def test_names_are_shown_as_their_author_knows_them(tmp_path: Path) -> None:
     file = write(tmp_path / "a")
     (file.parent / "mymod.py").write_text("def other(): ...\n")

@@ -13,7 +13,9 @@ from __future__ import annotations
 import builtins
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from hashlib import sha256
 from importlib.abc import MetaPathFinder
@@ -44,6 +46,19 @@ class Origin(TypedDict):
 _CAME: TypeAdapter[Origin] = TypeAdapter(Origin)
 
 
+_FAILED: ContextVar[dict[tuple[str, str], BaseException] | None] = ContextVar("failed imports", default=None)
+
+
+@contextmanager
+def failing_once() -> Iterator[None]:
+    """Within the context, run no module again whose import failed: raise the same error."""
+    token = _FAILED.set({})
+    try:
+        yield
+    finally:
+        _FAILED.reset(token)
+
+
 def find_own(path: str, directory: str) -> object:
     """Import `package.module:name` from `directory`, the working directory, or the installed packages.
 
@@ -53,7 +68,15 @@ def find_own(path: str, directory: str) -> object:
     if module == "torchvision":  # a model by its name, built by torchvision's own function
         build: object = importlib.import_module("netdfl.training.models.catalog").from_torchvision(attribute)
         return build
-    home = _module(module, directory)
+    known = _FAILED.get()
+    failed = {} if known is None else known
+    if (module, directory) in failed:
+        raise failed[module, directory]
+    try:
+        home = _module(module, directory)
+    except (Exception, SystemExit) as error:
+        failed[module, directory] = error
+        raise
     named(home)
     found: object = home
     for name in attribute.split("."):
