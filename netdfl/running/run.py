@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, NetdflError, expect
 from netdfl.core.files import empty_folder
@@ -24,6 +24,7 @@ from netdfl.running.judged import NO_MEMORY, FinishedRun, facts_of, finish
 from netdfl.running.objects import load
 from netdfl.running.prepare import prepare
 from netdfl.running.provenance import refuse_changed
+from netdfl.scenario.loading.document import parse
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import RealOptions
@@ -174,11 +175,7 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
 def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Display] | None) -> FinishedRun:
     verdict = found.result.get("verdict") if found.finished else "unknown"
     if verdict != "unknown":
-        raise InputError(
-            f"{found.path} has ended with verdict {verdict}; to train on from its average model, `netdfl export "
-            f"{found.path} model --out DIR` and run its scenario.yaml with --set "
-            "task.model.initial=DIR/model.safetensors; to have more rounds from the start, with --set rounds=N"
-        )
+        raise InputError(f"{found.path} has ended with verdict {verdict}; {_for_more_rounds(found)}")
     scenario = load(found.path / "scenario.yaml")
     if not entry_of(scenario).resumable:
         can = ", ".join(kind for kind, entry in WORLDS.items() if entry.resumable)
@@ -190,12 +187,41 @@ def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Di
     return _run_in(scenario, directory, view)
 
 
+def _for_more_rounds(found: Run) -> str:
+    """Return what to do in place of resuming a run that has ended; without a task that trains it has no model."""
+    document: Any = parse(found.scenario_text, str(found.path / "scenario.yaml")).data
+    task = document["task"]
+    key = "task.model.initial" if task["kind"] == "train" else "task.initial" if "initial" in task else ""
+    more = "to have more rounds from the start, run its scenario.yaml with --set rounds=N"
+    if not key:
+        return more
+    return (
+        f"to train on from its average model, `netdfl export {found.path} model --out DIR` and run its scenario.yaml "
+        f"with --set {key}=DIR/model.safetensors; {more}"
+    )
+
+
+def _refuse_over(found: Run, scenario: Scenario, resumption: Resumption) -> None:
+    """Raise InputError if a run was judged and all its nodes have ended their last round: more would change figures."""
+    if not found.finished or NO_MEMORY in "".join(found.result["reasons"]):
+        return
+    last = dict(found.rows("SELECT node, max(round) FROM metrics WHERE name = 'round_s' GROUP BY node"))
+    alive = set(range(scenario.nodes)) - resumption.down - resumption.absent
+    if all(last.get(node, -1) >= scenario.rounds - 1 for node in alive):
+        why = "; ".join(found.result["reasons"])
+        raise InputError(
+            f"{found.path} has ended with verdict {found.result['verdict']} ({why}): every node has ended its last "
+            "round, so that nothing is left to go on with; run its scenario.yaml anew for another verdict"
+        )
+
+
 def _resume_nodes(
     found: Run, scenario: Scenario, directory: RunDirectory, view: AbstractContextManager[Display] | None
 ) -> FinishedRun:
     """Restart the nodes of a run in a real world."""
     with damaged(found.path, "resumed"):
         resumption = find_resumption(found, scenario)
+        _refuse_over(found, scenario, resumption)
         note(found.path, resumption)
     with view or nullcontext(SilentDisplay()) as display:
         return _supervised(scenario, directory, display, resumption=resumption)

@@ -111,7 +111,7 @@ def test_without_checkpoints_a_run_begins_again(count: list[int], tmp_path: Path
 
 
 def test_a_run_that_has_ended_is_not_resumed(ended: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has ended with verdict"):
+    with pytest.raises(InputError, match="has ended with verdict done; to have more rounds"):  # it trains no model
         resume(ended)
     with pytest.raises(InputError, match="is not a run"):
         resume(tmp_path)

@@ -83,6 +83,9 @@ def test_what_plain_push_sum_lost_is_named_and_nodes_that_crashed_for_good_stay_
     (reason,) = result["reasons"]
     assert reason.startswith("mass error: the run was resumed")
     assert f"the sum of w at the end is {result['weight_sum']:.9g} of the number of nodes" in reason
+    with pytest.raises(InputError, match=r"verdict unknown .*: every node has ended its last round, so that nothing"):
+        resume(out, page=False)
+    assert open_run(out).result == result, "nothing was started that changes its figures"
 
 
 def test_one_that_is_interrupted_before_its_nodes_go_on_has_taken_the_time_that_it_had(
