@@ -132,11 +132,15 @@ class TrainingProblem:
         """Yield a sentence if the default loss learns a few whole numbers of a floating-point type as numbers."""
         train = self.shared.train
         targets = train.y if isinstance(train, Samples) else None
-        if getattr(self.spec, "loss", "") == "auto" and isinstance(targets, Tensor) and targets.dim() == 1:
+        if getattr(self.spec, "loss", "") != "auto" or not isinstance(targets, Tensor):
+            return
+        if targets.numel() == len(targets):
             values = targets.unique()
             if 1 < len(values) <= FEW_CLASSES and bool((values == values.round()).all()) and bool((values >= 0).all()):
                 told = f"the training targets are {len(values)} whole numbers of {targets.dtype}, learned as numbers"
-                yield f"{told}: if they are classes, give them as integers"
+                form = "integers" if targets.dim() == 1 else "integers of shape (N,)"
+                other = ", or set task.loss: binary_cross_entropy" if values.tolist() == [0, 1] else ""
+                yield f"{told}: if they are classes, give them as {form}{other}"
 
     def _share_out(self) -> tuple[list[NDArray[np.int64]], Sequence[Examples] | None]:
         """Return the indices of each client's training examples, and each client's own test set if there are any.

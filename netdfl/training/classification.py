@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from netdfl.core.errors import NotFiniteError, TrainingError
 from netdfl.core.rng import Key, Streams
@@ -23,7 +22,7 @@ from netdfl.training.data.examples import Examples, Samples, Tree, in_batches, j
 from netdfl.training.drawing import is_beside_others, seeded
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.buffers import applied
-from netdfl.training.tasks.losses import LEFT_OUT
+from netdfl.training.tasks.losses import LEFT_OUT, entropy
 from netdfl.training.tasks.outputs import on_cpu, together
 
 Augment = Callable[[Tensor, np.random.Generator], Tensor]
@@ -357,17 +356,22 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
     if not len(samples):
         raise TrainingError("can't evaluate on an empty set")
     module, right, loss = model.bind(_apart(model, at), training=False), list[Tensor](), 0.0
-    for x, y in zip(samples.x.split(batch), samples.y.split(batch), strict=True):
-        x, y = x.to(at.device), y.to(at.device)
+    for first in range(0, len(samples), batch):
+        x, y = (_rows(tree, first, batch, at.device) for tree in (samples.x, samples.y))
         scores = applied(module, _apart(model, x))
         right.append((scores.argmax(1) == y).cpu())
-        loss += float(cross_entropy(scores, y, reduction="sum"))
+        loss += float(entropy(scores, y, "sum"))
     return Answers(torch.cat(right), loss / len(samples))
 
 
-def _apart(model: FlatModel, x: Tensor) -> Tensor:
+def _rows(tree: Tree, first: int, size: int, device: torch.device) -> Tree:
+    """Return `size` rows of every tensor of `tree`, from row `first` on, on `device`; views where they lie there."""
+    return mapped(tree, lambda tensor: tensor[first : first + size].to(device))
+
+
+def _apart(model: FlatModel, x: Tree) -> Tree:
     """Return `x`, or a copy of it if the model may run a user's module, which may overwrite its input."""
-    return x if model.perceptron is not None else x.clone()
+    return x if model.perceptron is not None else mapped(x, Tensor.clone)
 
 
 class ModelOutputs(NamedTuple):
@@ -399,6 +403,6 @@ def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024)
 def _weight(y: Tree) -> float:
     """Return the weight of a minibatch's mean loss: its number of examples, without those that the loss ignores."""
     size = len(next(leaves(y)))
-    if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() < 2 or not y.numel():
+    if not isinstance(y, Tensor) or y.is_floating_point() or not y.numel():
         return size
     return int((y != LEFT_OUT).sum()) / (y.numel() // size)

@@ -14,7 +14,7 @@ Examples that are equal at each reading are read once, if they fit in little mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -29,12 +29,25 @@ from netdfl.core.errors import DatasetError, expect, is_whole
 from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.columns import Column, Columns, columns_of, is_frame, is_hugging_face, of_array
 from netdfl.training.data.dataset import Dataset, Missing
-from netdfl.training.data.examples import Examples, ReadSamples, Samples, Tree, form, in_memory, joined, leaves, mapped
+from netdfl.training.data.examples import (
+    Examples,
+    ReadSamples,
+    Samples,
+    Tree,
+    form,
+    in_batches,
+    in_memory,
+    joined,
+    leaves,
+    mapped,
+)
 from netdfl.training.data.finite import NonFiniteExample, spoiled_in
 from netdfl.training.data.reading import from_arrays, from_hugging_face, is_column, is_numbers, kind_of, one_by_one
 from netdfl.training.data.tables import ColumnRequest, ReadExamples, classes_in, from_table, in_one_order
 
 T = TypeVar("T")
+MOST_READ, READ_AT_ONCE = 4096, 32
+"""The most examples read on demand of a set to look at their targets, and how many of them at a time."""
 _FORMS = "a torch Dataset, arrays (inputs, targets), a data frame, or netdfl.Datasets"
 
 
@@ -151,14 +164,14 @@ def shared(given: Datasets) -> SharedData:
     num = len(train) if not columns else len(next(iter(columns.values())).empty)
     columns = columns | {name: _by_hand(name, values, num) for name, values in given.columns.items()}
     labels = _labels(train)
-    tested = _labels(test) if labels is not None and isinstance(test, Samples) else None
-    known = [int(each.max()) + 1 for each in (labels, tested) if each is not None]
+    tested = [_labels(each) for each in (test, *(own or ())) if labels is not None and isinstance(each, Samples)]
+    known = [int(each.max()) + 1 for each in (labels, *tested) if each is not None]
     num_classes = max(*known, given.num_classes or 0) if known else 0
     return SharedData(
         train=train,
         test=test,
         labels=labels,
-        num_classes=num_classes or given.num_classes or _most(train),
+        num_classes=num_classes or max(given.num_classes or 0, _most([train, test, *(own or ())])),
         parts=parts,
         client_tests=own,
         columns={name: column.only(rows) for name, column in columns.items()},
@@ -326,11 +339,23 @@ def _labels(train: Examples) -> NDArray[np.int64] | None:
     return y.long().numpy() if int(y.min()) >= 0 else None
 
 
-def _most(train: Examples) -> int:
+def _most(sets: Sequence[Examples | None]) -> int:
     """Return the number of classes, one more than the largest whole-number target; 0 for other targets."""
-    _, y = train.take(torch.arange(min(len(train), 4096)))
-    whole = isinstance(y, Tensor) and not y.is_floating_point()
-    return int(y.max()) + 1 if whole else 0
+    most = 0
+    for examples in sets:
+        for y in some_targets(examples) if examples is not None else ():
+            if not isinstance(y, Tensor) or y.is_floating_point():
+                return 0
+            most = max(most, int(y.max()) + 1)
+    return most
+
+
+def some_targets(examples: Examples) -> Iterator[Tree]:
+    """Yield all targets that are in memory at once, or the first ones that are read on demand, a few at a time."""
+    if isinstance(examples, Samples):
+        yield examples.y
+    else:
+        yield from (y for _, y in in_batches(examples.only(np.arange(min(len(examples), MOST_READ))), READ_AT_ONCE))
 
 
 def _is_data(found: Any) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netdfl.core.errors import DatasetError
 from netdfl.core.tables import by_name
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ def cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
 
     Return the mean cross-entropy of class scores, `outputs`, for the true classes, `targets`.
     """
-    from torch.nn.functional import cross_entropy as entropy
-
     return entropy(_classes_second(outputs, targets), targets)
 
 
@@ -129,8 +128,11 @@ USUAL = {
 def fitting_loss(targets: Tensor) -> str:
     """Return the name of the loss that suits some targets, judged by their type.
 
-    Several columns of only 0 and 1 count as labels.
+    Several columns of only 0 and 1 count as labels. Raises ValueError if the targets are not one tensor.
     """
+    if not hasattr(targets, "shape"):
+        what = f"the targets are {type(targets).__name__}, where netdfl's own losses take one tensor"
+        raise ValueError(f"{what}: name a loss and metrics of your own that take it")
     if not targets.is_floating_point():
         return "cross_entropy"
     labels = targets.dim() > 1 and targets.shape[1] > 1 and bool(((targets == 0) | (targets == 1)).all())
@@ -143,6 +145,30 @@ def check_one_tensor(outputs: object) -> None:
         what = f"the model gives {type(outputs).__name__}, where netdfl's own losses and figures take one tensor"
         remedy = "name a loss and metrics of your own that take it, or let the model return the tensor (its .logits)"
         raise ValueError(f"{what}: {remedy}")
+
+
+def entropy(scores: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """Return PyTorch's cross-entropy of scores (N, classes, ...). Raises DatasetError if a target is no such class."""
+    from torch.nn.functional import cross_entropy as torchs
+
+    try:
+        return torchs(scores, targets, reduction=reduction)
+    except IndexError as error:
+        raise _no_class(targets, scores.shape[1]) from error
+
+
+def _no_class(targets: Tensor, num_classes: int) -> DatasetError:
+    found = next(each for each in targets.unique().tolist() if each != LEFT_OUT and not 0 <= each < num_classes)
+    remedy = "number them from 0 on, and say how many there are: netdfl.Datasets(num_classes=...)"
+    return DatasetError(f"a target is of class {found}, and the model has scores for {num_classes} classes: {remedy}")
+
+
+def check_num_classes(outputs: Tensor, targets: Tensor, num_classes: int) -> None:
+    """Check that outputs have a score for each of `num_classes` classes. Raises ValueError."""
+    num = _classes_second(outputs, targets).shape[1]
+    if num < num_classes:
+        shape = f"outputs of shape {tuple(outputs.shape)}, scores for {num} classes"
+        raise ValueError(f"the model gives {shape}, and there are {num_classes}: let its last layer give num_classes")
 
 
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -16,16 +16,16 @@ from netdfl.core.errors import DatasetError, OwnPartError
 from netdfl.core.rng import Streams
 from netdfl.training.data.client_files import ClientFiles
 from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
-from netdfl.training.data.examples import Samples, leaves, shape_of
+from netdfl.training.data.examples import Examples, Samples, Tree, leaves, shape_of
 from netdfl.training.data.finite import NonFiniteExample, spoiled_in
-from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
+from netdfl.training.data.own import Datasets, SharedData, adapted, shared, some_targets, with_test
 from netdfl.training.drawing import aside
 from netdfl.training.flat import FlatModel, Loss
 from netdfl.training.models.buffers import applied, means
 from netdfl.training.models.build import load_initial, seeded_module, settle
 from netdfl.training.models.copying import copied
 from netdfl.training.tasks.fits import Metrics, NamedMetrics, check_figures, check_loss, raised
-from netdfl.training.tasks.losses import LOSSES, METRICS, OF_NUMBERS, USUAL, fitting_loss
+from netdfl.training.tasks.losses import LEFT_OUT, LOSSES, METRICS, OF_NUMBERS, USUAL, check_num_classes, fitting_loss
 from netdfl.training.tasks.task import Task
 
 
@@ -39,6 +39,8 @@ class Recipe:
         loss: returns the loss that suits the targets; None stands for cross-entropy of one class each.
         metrics: returns the metrics that suit them; None stands for accuracy.
         numbers: whether the loss takes targets as numbers, whole ones too, so that these are no classes.
+        by_values: whether loss or metrics go by the values of the targets, and not by their type alone.
+        classes: whether whole targets are classes, learned by netdfl's own cross-entropy.
     """
 
     data: Dataset | Datasets | ClientFiles
@@ -46,6 +48,8 @@ class Recipe:
     loss: Callable[[Any], Loss | None]
     metrics: Callable[[Any], Metrics | None]
     numbers: bool = False
+    by_values: bool = False
+    classes: bool = False
 
 
 def recipe_of(task: Any) -> Recipe:
@@ -59,7 +63,10 @@ def recipe_of(task: Any) -> Recipe:
         return Recipe(data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: _named(own.metrics))
     numbers = not isinstance(task.loss, str) and task.loss.kind in OF_NUMBERS
     loss, metrics = partial(_loss, task), partial(_metrics, task)
-    return Recipe(task.dataset.build(data_root()), task.model.build, loss, metrics, numbers)
+    automatic = isinstance(task.loss, str)
+    classes = automatic or task.loss.kind == "cross_entropy"
+    data = task.dataset.build(data_root())
+    return Recipe(data, task.model.build, loss, metrics, numbers, by_values=automatic, classes=classes)
 
 
 def _loss(task: Any, y: Any) -> Loss | None:
@@ -81,6 +88,30 @@ def _metrics(task: Any, y: Any) -> Metrics | None:
     names = [part.kind.rpartition(":")[2].rpartition(".")[2] for part in task.metrics]
     own = frozenset(name for name, part in zip(names, task.metrics, strict=True) if part.own)
     return NamedMetrics({name: part.build for name, part in zip(names, task.metrics, strict=True)}, own)
+
+
+def _check_below_0(data: SharedData) -> None:
+    """Check that no target in memory is below 0 but those that are left out. Raises DatasetError."""
+    for name, each in (("dataset", data.train), ("test set", data.test)):
+        y = each.y if isinstance(each, Samples) else torch.zeros(0)
+        if bool(((y < 0) & (y != LEFT_OUT)).any()):
+            remedy = f"number the classes from 0 on; {LEFT_OUT} stands for what is left out"
+            raise DatasetError(f"the {name} has a target below 0: {remedy}")
+
+
+def _targets(train: Examples, y: Tree) -> Tree:
+    """Return the targets from which a loss is chosen: all in memory, or the first of those that are read on demand.
+
+    Where their type alone decides, `y`, those of the first examples, are enough.
+    """
+    if not isinstance(y, Tensor) or not y.is_floating_point() or y.dim() == 1:
+        return y
+    found: list[Tensor] = []
+    for some in some_targets(train):
+        found.append(some)
+        if fitting_loss(some) != "binary_cross_entropy":
+            break
+    return torch.cat(found)
 
 
 def _named(metrics: Metrics) -> Metrics:
@@ -105,12 +136,16 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
     x, y = data.first()
     as_numbers = recipe.numbers or not data.num_classes
     wanted = (shape_of(y) or (1,))[0] if as_numbers else data.num_classes
-    loss = recipe.loss(y)
+    targets = _targets(data.train, y) if recipe.by_values else y
+    loss = recipe.loss(targets)
     if loss is None and data.labels is None:
         remedy = "number the classes from 0 on, or learn numbers by task.loss: mse"
         raise DatasetError(f"the dataset has a target below 0: {remedy}")
     if loss is None and isinstance(data.test, Samples) and any((found < 0).any() for found in leaves(data.test.y)):
         raise DatasetError("the test set has a target below 0: number its classes from 0 on")
+    classes = loss is not None and recipe.classes and isinstance(y, Tensor) and not y.is_floating_point()
+    if classes:
+        _check_below_0(data)
     module = seeded_module(lambda: recipe.model(shape_of(x), wanted), seed)
     outputs = settle(module, x, seed)
     if settings.initial is not None:
@@ -118,7 +153,9 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
     model = FlatModel(module, loss, buffers=_means(module, x), policy=settings.buffers)
     model.try_on(x, y)
     check_loss(model, outputs, y, data.num_classes)
-    metrics = recipe.metrics(y)
+    if classes:
+        check_num_classes(outputs, y, data.num_classes)
+    metrics = recipe.metrics(targets)
     if metrics is not None:
         check_figures(metrics, outputs, y)
     return model, metrics
