@@ -31,7 +31,7 @@ from netdfl.record.forms import (
 from netdfl.record.layout import Layout
 from netdfl.record.sampling import EVERYTHING, SAMPLING, SAMPLING_FORM, Sampling
 from netdfl.record.scheduled import ScheduledChange, read_script
-from netdfl.record.segments import roll_up
+from netdfl.record.segments import has_rows, roll_up
 from netdfl.record.store import STORE
 
 if TYPE_CHECKING:
@@ -231,8 +231,20 @@ class Run:
     def _open(self, writes: Path | None = None) -> Layout:
         """Open a database for the store, which may write the file `writes`."""
         store = self.path / STORE
+        if not has_rows(store):
+            self._refuse_emptied()
         sampled = not self.sampling.is_all
         return Layout(connect(store, writes), store, self._num_nodes, self._script, sampled=sampled)
+
+    def _refuse_emptied(self) -> None:
+        """Raise InputError if the run ended with messages or rounds: it would be read as one that had none."""
+        if not self.finished:
+            return
+        if self.result.get("messages", {}).get("sent") or (self.fleet or {}).get("rounds_done"):
+            raise InputError(
+                f"{self.path / STORE} has no rows, though the run recorded some: its files were moved or removed; "
+                "bring them back, or run its scenario.yaml anew"
+            )
 
     @cached_property
     def _script(self) -> Sequence[ScheduledChange]:

@@ -60,6 +60,12 @@ def pieces(store: Path, table: TableName | TotalsName) -> RowFiles:
     return RowFiles([*found.lines, *sorted(left)], [found.segments[number] for number in sorted(found.segments)])
 
 
+def has_rows(store: Path) -> bool:
+    """Return whether the folder with a run's record has any row."""
+    found = (pieces(store, table) for table in (*TABLES, *TOTALS))
+    return any(each.segments or any(file.stat().st_size for file in each.lines) for each in found)
+
+
 def roll_up(
     store: Path, num_nodes: int, least_bytes: int | None = None, database: DuckDBPyConnection | None = None
 ) -> None:

@@ -23,6 +23,7 @@ from netdfl.record.directory import LOCK, RunDirectory, hold
 from netdfl.record.resources import ResourceLog
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
+from netdfl.report.html import write_report
 from tests.record.outcomes import outcome_of
 
 
@@ -259,3 +260,17 @@ def test_an_export_that_cannot_be_made_says_why(run: Run, tmp_path: Path) -> Non
         export_anything(run, "events", "xlsx", str(tmp_path / "e"))
     with pytest.raises(InputError, match="can't be written"):
         export(run, "events", "csv", tmp_path / "nowhere/e.csv")
+
+
+@pytest.mark.parametrize("name", ["result.json", "fleet.json"])
+def test_a_run_whose_rows_are_gone_is_not_read_as_one_that_did_nothing(name: str, tmp_path: Path) -> None:
+    path = started(tmp_path).path
+    (path / "result.json").write_text("{}")
+    (path / "report.html").write_text("good")
+    assert open_run(path).rows("SELECT count(*) FROM messages") == [(0,)], "nothing had happened"
+    (path / name).write_text('{"messages": {"sent": 5}, "rounds_done": 3}')
+    with pytest.raises(InputError, match=r"store has no rows, though the run recorded some: .* bring them back"):
+        write_report(path)
+    with pytest.raises(InputError, match="store has no rows"):
+        export(open_run(path), "metrics", "csv", tmp_path / "metrics.csv")
+    assert (path / "report.html").read_text() == "good"
