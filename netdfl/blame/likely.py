@@ -1,4 +1,4 @@
-"""The order in which possible causes are tried: those with the most time on the run's critical path come first."""
+"""The order in which possible causes are tried: events and bottlenecks, then the most time on the critical path."""
 
 from __future__ import annotations
 
@@ -12,34 +12,41 @@ from netdfl.record.base import WaitEnd, WaitRecord
 
 
 def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Candidate]:
-    """Sort possible causes: events, bottlenecks and deadlines first, then the others by time on the critical path.
+    """Sort possible causes: events and bottlenecks first, then the others by time on the critical path.
 
-    `rows` is the run's record.
+    `rows` is the run's record, which does not say what of that time an event or a bottleneck takes.
     """
-    times = _times(rows)
+    times, deadlines = _times(rows)
 
     def time_of(candidate: Candidate) -> float:
-        if candidate.kind in ("event", "bottleneck", "deadline"):
+        if candidate.kind in ("event", "bottleneck"):
             return float("inf")
+        if candidate.kind == "deadline":
+            return deadlines[candidate.place[0]]
         place = candidate.place[:2] if candidate.kind == "message" else candidate.place
         return times[place]
 
     return sorted(candidates, key=time_of, reverse=True)
 
 
-def _times(rows: MemoryStore) -> dict[tuple[NodeId, ...], float]:
-    """Return the time in ns that each link and each node takes of the critical path of the run recorded in `rows`.
+def _times(rows: MemoryStore) -> tuple[dict[tuple[NodeId, ...], float], dict[NodeId, float]]:
+    """Return the times in ns of the critical path of the run recorded in `rows`: of each link and node, and deadline.
 
     A link, with the key (sender, receiver), takes the waits for its messages; a node, with the key (node,), takes its
-    computing.
+    computing. A node's deadline takes the waits that it ended, which the links of the missing messages take, too.
     """
     found: dict[tuple[NodeId, ...], float] = defaultdict(float)
+    deadlines: dict[NodeId, float] = defaultdict(float)
     for node, busy_ns, wait, came in _path(rows):
         found[node,] += busy_ns
-        if wait is not None:
-            for src in wait.missing if came is None else (came.src,):
-                found[src, node] += wait.until_ns - wait.since_ns
-    return found
+        if wait is None:
+            continue
+        took_ns = wait.until_ns - wait.since_ns
+        for src in wait.missing if came is None else (came.src,):
+            found[src, node] += took_ns
+        if wait.ended is WaitEnd.DEADLINE:
+            deadlines[node] += took_ns
+    return found, deadlines
 
 
 def _path(rows: MemoryStore) -> Iterator[tuple[NodeId, int, WaitRecord | None, MessageRow | None]]:

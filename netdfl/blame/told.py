@@ -43,8 +43,8 @@ def sentences_of(blame: Blame) -> Iterator[str]:
     """Yield the sentences below the table of possible causes."""
     if blame.left:
         yield (
-            f"{blame.left} more candidates have no run of their own: those that the critical path says are likely came "
-            "first (--runs N plays more)"
+            f"{blame.left} more candidates have no run of their own: events and bottlenecks came first, then what took "
+            "the most time of the critical path (--runs N plays more)"
         )
     yield f"without any candidate: {_takes(blame, blame.bare)} ({_gain(blame, blame.bare)})"
     drawn = max((row.outcome.drawn for row in blame.rows if row.outcome is not None), default=0)

@@ -71,7 +71,7 @@ class Consequence:
         round: the round of that row, if any.
         what: the row as text.
         rounds: the number of rounds that it finished.
-        lost: the number of its messages that were lost.
+        lost: the number of its messages that links dropped.
         waited_s: the seconds that it waited for messages.
     """
 
@@ -230,11 +230,13 @@ def _follow(first: Run, second: Run, only: Sequence[Sequence[RecordRow]]) -> Ite
 
 
 def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
-    """Return, for each node, its finished rounds, how many of its messages were lost, and the seconds it waited."""
+    """Return, for each node, its finished rounds, how many of its messages were lost, and the seconds it waited.
+
+    As everywhere, what was undeliverable, its receiver being down or gone, is not lost.
+    """
     graph = run.graph
     rounds = dict(run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node"))
-    never = "arrived_s IS NULL AND fate <> 'in_flight'"
-    lost = dict(run.rows(f"SELECT src, count(*) FROM messages WHERE {never} GROUP BY src"))
+    lost = dict(run.rows("SELECT src, count(*) FROM messages WHERE fate LIKE 'dropped%' GROUP BY src"))
     waited = dict(run.rows("SELECT node, sum(until_s - since_s) FROM waits GROUP BY node"))
     known = range(graph["num_nodes"]) if graph is not None else sorted({*rounds, *lost, *waited})
     return {node: (rounds.get(node, 0), lost.get(node, 0), waited.get(node, 0.0)) for node in known}

@@ -183,6 +183,17 @@ def test_a_message_that_was_lost_already_is_told_as_lost(runs: dict[str, Run]) -
             replay.drop(f"{edge} #{round}")
 
 
+def test_what_was_undeliverable_is_not_lost(tmp_path: Path) -> None:
+    text = LOSSY.replace("loss: 1%", "loss: 0%")
+    whole, crashed = (
+        netdfl.run(loads(text + events), out=tmp_path / name, page=False).run
+        for name, events in (("whole", ""), ("crashed", "events: [{at: 21ms, crash: 1}]\n"))
+    )
+    counts = crashed.result["messages"]
+    assert counts["undeliverable"] > counts["lost"] == 0
+    assert {each.lost for each in netdfl.diff(whole, crashed).follow} == {(0, 0)}
+
+
 def test_runs_that_differ_by_when_an_event_ends_say_when(tmp_path: Path) -> None:
     def ended(lasts: str) -> Run:
         events = f"events: [{{at: 20ms, for: {lasts}, link: 0->1, latency: 6ms}}]\n"
