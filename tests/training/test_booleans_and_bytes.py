@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import ConcatDataset, TensorDataset
 
+from netdfl.core.errors import DatasetError
 from netdfl.training.data.examples import Samples
 from netdfl.training.data.own import Datasets, SharedData, shared
 
@@ -51,3 +53,31 @@ def test_a_boolean_target_is_a_class() -> None:
         assert found.labels is not None
         assert found.labels.tolist() == Y.tolist()
         assert found.num_classes == 2
+
+
+BYTES = (10 * X).to(torch.uint8)
+TOLD = "inputs that are bytes (uint8) are divided by 255, as pixels are: "
+
+
+def test_bytes_are_divided_by_255_which_is_said() -> None:
+    for data in ((BYTES, Y), TensorDataset(BYTES, Y), Items(BYTES, Y)):
+        found = shared(Datasets(train=data, test=data))
+        assert torch.equal(all_of(found)[0], BYTES.float() / 255)
+        (note,) = found.notes
+        assert note.startswith(f"{TOLD}train, test; give numbers that are no pixels, such as token ids for an embed")
+    pictures = (BYTES.reshape(4, 1, 2, 1), Y)
+    assert shared(Datasets(train=pictures)).notes == [f"{TOLD}train"]
+    many = "clients[0], clients[1], clients[2], clients[3] and 1 more"
+    assert shared(Datasets(clients=[pictures] * 5)).notes == [TOLD + many]
+    assert not shared(Datasets(train=(X, Y), test=(X.long(), BYTES[:, 0]))).notes
+
+
+def test_parts_that_are_bytes_and_other_numbers_are_refused() -> None:
+    said = r"inputs of test are bytes .uint8., and those of train numbers: give all of them in one type; bytes are div"
+    with pytest.raises(DatasetError, match=said):
+        shared(Datasets(train=(X, Y), test=(BYTES, Y)))
+    with pytest.raises(DatasetError, match=r"clients\[1\] are numbers, and those of clients\[0\] booleans: give all"):
+        shared(Datasets(clients=[((X, MASK), Y), ((X, MASK.long()), Y)]))
+    mixed = ConcatDataset([TensorDataset(X, Y), TensorDataset(BYTES, Y)])
+    with pytest.raises(DatasetError, match=r"train\[4\] can't be read.*its input is bytes .* another example numbers"):
+        shared(Datasets(train=mixed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -175,7 +176,7 @@ def test_values_of_any_kind_become_tensors_and_what_is_no_number_is_refused() ->
         ((0.5, 1), torch.float32, [0.5, 1.0]),
         (np.float64(2.0), torch.float32, 2.0),
         (np.array([1, 2], np.int16), torch.int64, [1, 2]),
-        (np.array([True]), torch.int64, [1]),
+        (np.array([True]), torch.bool, [True]),
         (np.array([7], np.uint8), torch.uint8, [7]),
         (torch.ones(1, dtype=torch.bfloat16), torch.float32, [1.0]),
     ):
@@ -213,15 +214,23 @@ def test_what_is_small_and_the_same_each_time_is_kept_in_memory(monkeypatch: pyt
     for draw in (torch.rand, lambda num: torch.from_numpy(np.random.rand(num))):
         noisy = ReadSamples(lambda place, draw=draw: (draw(4).float(), torch.tensor(place)), np.arange(10))  # type: ignore[misc]
         assert isinstance(kept(noisy), ReadSamples)
-    late = ReadSamples(lambda place: (torch.rand(4) if place == 3 else torch.zeros(4), torch.tensor(0)), np.arange(4))
-    assert isinstance(kept(late), ReadSamples)
+    for one, num in ((3, 4), (37, 100)):
+        for draw in (lambda: torch.rand(()), np.random.rand, random.random):
+
+            def late(place: int, one: int = one, draw: Any = draw) -> tuple[Tensor, Tensor]:
+                return torch.full((4,), float(draw()) if place == one else 0.0), torch.tensor(0)
+
+            assert isinstance(kept(ReadSamples(late, np.arange(num))), ReadSamples)
+    own = np.random.default_rng(0)  # whose draws nobody else sees
+    far = ReadSamples(lambda place: (torch.tensor(own.random() * (place > 90)), torch.tensor(0)), np.arange(100))
+    assert isinstance(kept(far), ReadSamples)
 
 
 def test_arrays_have_one_length_and_the_targets_last() -> None:
-    made = from_arrays((np.zeros((3, 2)), np.ones((3, 4)), [0, 1, 2]), "train")
+    made = from_arrays((np.zeros((3, 2)), np.ones((3, 4)), [0, 1, 2]), "train").examples
     x, y = made.take(torch.arange(3))
     assert ([tuple(each.shape) for each in x], y.tolist()) == ([(3, 2), (3, 4)], [0, 1, 2])
-    alone = from_arrays(([np.ones((3, 2))], [0, 1, 2]), "train").take(torch.arange(3))[0]
+    alone = from_arrays(([np.ones((3, 2))], [0, 1, 2]), "train").examples.take(torch.arange(3))[0]
     assert [each.tolist() for each in alone] == [[[1.0, 1.0]] * 3]
     with pytest.raises(DatasetError, match="train has 3 inputs and 2 targets: give as many of both"):
         from_arrays((np.zeros((3, 2)), np.zeros(2)), "train")
@@ -237,7 +246,7 @@ def test_arrays_have_one_length_and_the_targets_last() -> None:
             one_by_one([item], "train")
     with pytest.raises(DatasetError, match="train has no examples: give at least one"):
         one_by_one([], "train")
-    three = one_by_one([(np.ones(2), np.zeros(1), 0)], "train").take(torch.arange(1))
+    three = one_by_one([(np.ones(2), np.zeros(1), 0)], "train").examples.take(torch.arange(1))
     assert ([each.tolist() for each in three[0]], three[1].tolist()) == ([[[1.0, 1.0]], [[0.0]]], [0])
 
 

@@ -223,7 +223,7 @@ def test_arrays_on_disk_keep_all_their_inputs_there(tmp_path: Path) -> None:
     for columns in ((x, [0, 1, 2]), ({"a": x}, [0, 1, 2])):
         found = from_arrays(columns, "train") if isinstance(columns[0], np.ndarray) else None
         if found is not None:
-            assert found.take(torch.tensor([2]))[0].tolist() == [[np.float32(4 / 255), np.float32(5 / 255)]]
+            assert found.examples.take(torch.tensor([2]))[0].tolist() == [[np.float32(4 / 255), np.float32(5 / 255)]]
 
 
 # pictures

@@ -77,7 +77,7 @@ def test_equal_data_are_equal_examples_in_any_form(name: str) -> None:
 
 
 def test_arrays_on_disk_stay_there_and_read_the_same(tmp_path: Path) -> None:
-    found = from_arrays((on_disk(tmp_path, X), on_disk(tmp_path, Y)), "train")
+    found = from_arrays((on_disk(tmp_path, X), on_disk(tmp_path, Y)), "train").examples
     x, y = all_of(found)
     assert torch.equal(x, torch.from_numpy(X).float())
     assert torch.equal(y, torch.from_numpy(Y))
@@ -85,7 +85,8 @@ def test_arrays_on_disk_stay_there_and_read_the_same(tmp_path: Path) -> None:
 
 
 def test_of_several_inputs_the_last_column_is_the_target() -> None:
-    for found in (from_arrays((X, Y + 1, Y), "train"), one_by_one(Pairs(X, Y + 1, Y), "train")):
+    for read in (from_arrays((X, Y + 1, Y), "train"), one_by_one(Pairs(X, Y + 1, Y), "train")):
+        found = read.examples
         (first, second), y = all_of(found)
         assert torch.equal(first, torch.from_numpy(X).float())
         assert torch.equal(second, torch.from_numpy(Y) + 1)
@@ -182,9 +183,9 @@ def test_what_draws_is_read_anew_and_what_does_not_once() -> None:
         def __getitem__(self, place: int) -> tuple[Any, ...]:
             return super().__getitem__(place) if place == 3 else Pairs.__getitem__(self, place)
 
-    assert isinstance(one_by_one(Pairs(X, Y), "train"), Samples)
+    assert isinstance(one_by_one(Pairs(X, Y), "train").examples, Samples)
     for kind in (Noisy, Sometimes):
-        found = one_by_one(kind(X, Y), "train")
+        found = one_by_one(kind(X, Y), "train").examples
         assert isinstance(found, ReadSamples)
         assert len(found.only(np.array([1, 4]))) == 2
         assert torch.equal(found.only(np.array([1, 4])).take(torch.tensor([1]))[1], torch.from_numpy(Y[[4]]))

@@ -67,7 +67,7 @@ CLASSES: Mapping[str, Mapping[str, object]] = {
         "notes": (),
     },
     "ColumnRequest": {"missing": "refuse", "classes": (), "settled_by": ""},
-    "ReadExamples": {"rows": None, "notes": (), "name": "", "inputs": ()},
+    "ReadExamples": {"rows": None, "notes": (), "name": "", "inputs": (), "kinds": ()},
     "ReadSamples": {"device": "cpu"},
     "Column": {"unlike": "", "unsure": ""},
     "Columns": {"as_text": False},

@@ -42,6 +42,7 @@ from netdfl.training.data.examples import (
     mapped,
 )
 from netdfl.training.data.finite import NonFiniteExample, spoiled_in
+from netdfl.training.data.kinds import said_of_bytes
 from netdfl.training.data.reading import from_arrays, from_hugging_face, is_column, is_numbers, kind_of, one_by_one
 from netdfl.training.data.tables import ColumnRequest, ReadExamples, classes_in, from_table, in_one_order
 
@@ -156,6 +157,7 @@ def shared(given: Datasets) -> SharedData:
     if (given.train is None) == (given.clients is None):
         raise DatasetError("Datasets needs either train, to be shared out, or clients, each client's own")
     found = _read_all(given)
+    reads = [read for each in found.values() for read in each]
     train, parts, columns, rows = _training(found)
     own = [each.examples for each in found["client_tests"]] or None
     test = found["test"][0].examples if found["test"] else _together(own)[0] if own else None
@@ -178,10 +180,8 @@ def shared(given: Datasets) -> SharedData:
         rows=rows,
         num_given=num,
         drops=given.missing == "drop",
-        spoiled=[
-            bad for each in found.values() for read in each for bad in spoiled_in(read.examples, read.name, read.rows)
-        ],
-        notes=list(dict.fromkeys(note for each in found.values() for read in each for note in read.notes)),
+        spoiled=[bad for read in reads for bad in spoiled_in(read.examples, read.name, read.rows)],
+        notes=[*dict.fromkeys(note for read in reads for note in read.notes), *said_of_bytes(reads)],
     )
 
 
@@ -305,11 +305,11 @@ def _by_form(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, wha
     if isinstance(data, torch.utils.data.IterableDataset):
         raise DatasetError(f"{what} is an IterableDataset, which has no length: give a Dataset with len() and [k]")
     if isinstance(data, torch.utils.data.TensorDataset):
-        return ReadExamples(from_arrays(tuple(data.tensors), what))
+        return from_arrays(tuple(data.tensors), what)
     if isinstance(data, tuple | list) and len(data) == 2:
-        return ReadExamples(from_arrays(tuple(data), what))
+        return from_arrays(tuple(data), what)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_column(data):
-        return ReadExamples(one_by_one(data, what))
+        return one_by_one(data, what)
     raise DatasetError(f"{what} is {kind_of(data)}: expected {_FORMS}")
 
 

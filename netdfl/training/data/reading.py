@@ -5,7 +5,7 @@ Tables are data frames of pandas or polars, and `datasets.Dataset` of Hugging Fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,15 +27,16 @@ from netdfl.training.data.examples import (
     targets,
     tensors,
 )
+from netdfl.training.data.kinds import InputKinds, kinds_of
 from netdfl.training.data.tables import ColumnRequest, ReadExamples, from_table, inputs_of, target_of
 from netdfl.training.drawing import seeded
 
 MOST_IN_MEMORY = 1 << 30
 """The most bytes of examples, read one by one at first, that are then kept in memory."""
-_TRIED, _NUMBER = 4, 8
+_TRIED, _NUMBER = 6, 8
 
 
-def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
+def from_arrays(columns: tuple[Any, ...], what: str) -> ReadExamples:
     """Return examples from arrays, the last of which has the targets; memory-mapped ones are read on demand.
 
     Raises DatasetError for unequal lengths; its message calls the data `what`.
@@ -48,7 +49,8 @@ def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
     memory = [each for each in _flat(columns) if isinstance(each, np.memmap)]
     if memory:  # larger than memory, perhaps: read what is asked for
         return one_by_one(_Rows(inputs, columns[-1]), what)
-    return Samples(real(tensors(inputs)), targets(columns[-1]))
+    given = tensors(inputs)
+    return ReadExamples(Samples(real(given), targets(columns[-1])), kinds=kinds_of(given))
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,12 @@ class _Rows:
         return np.array(self.inputs[place]), np.array(self.targets[place])
 
 
-def one_by_one(data: Any, what: str) -> Examples:
+def one_by_one(data: Any, what: str) -> ReadExamples:
     """Return the examples of an indexed dataset of pairs (input, target).
 
     Raises DatasetError for an empty one, which the message calls `what`.
     """
+    kinds = InputKinds()
 
     def read(place: int) -> tuple[Tree, Tree]:
         try:
@@ -83,24 +86,33 @@ def one_by_one(data: Any, what: str) -> Examples:
             raise TypeError(f"an example is a mapping with {', '.join(map(str, item))}: give pairs (input, target)")
         if not isinstance(item, tuple | list) or len(item) < 2:
             raise TypeError(f"an example is {kind_of(item)}: give pairs (input, target)")
-        inputs = item[0] if len(item) == 2 else tuple(item[:-1])
-        return real(tensors(inputs)), targets(item[-1])
+        inputs = tensors(item[0] if len(item) == 2 else tuple(item[:-1]))
+        kinds.check(inputs)
+        return real(inputs), targets(item[-1])
 
     if not len(data):
         raise DatasetError(f"{what} has no examples: give at least one")
-    return kept(ReadSamples(read, np.arange(len(data))))
+    examples = kept(ReadSamples(read, np.arange(len(data))))
+    return ReadExamples(examples, kinds=kinds.kinds)
 
 
 def kept(found: ReadSamples) -> Examples:
-    """Read examples into memory if they are small and equal at each reading; else return them as they are."""
-    first = [found.read(int(place)) for place in found.indices[:_TRIED]]
+    """Read examples into memory if they are small and equal at each reading; else return them as they are.
+
+    Reading that draws from a global random generator, be it for a single example, is not equal each time.
+    """
+    places = found.indices[np.unique(np.linspace(0, len(found) - 1, _TRIED).astype(np.int64))].tolist()
+    first = [found.read(place) for place in places]
     nbytes = sum(leaf.nbytes for leaf in leaves(first)) / len(first)
-    return in_memory(found) if nbytes * len(found) <= MOST_IN_MEMORY and _repeats(found) else found
+    if nbytes * len(found) > MOST_IN_MEMORY or not _repeats(found, places):
+        return found
+    with seeded(0, torch.device("cpu")) as drew:
+        held = in_memory(found)
+        return found if drew() else held
 
 
-def _repeats(found: ReadSamples) -> bool:
-    """Return whether two readings give equal examples, whatever state the process's random generators have."""
-    places = [int(place) for place in found.indices[:_TRIED]]
+def _repeats(found: ReadSamples, places: Sequence[int]) -> bool:
+    """Return whether readings of some places are equal, whatever state the process's random generators have."""
     reads = []
     for seed in (1, 2, 3):
         with seeded(seed, torch.device("cpu")):
@@ -161,6 +173,7 @@ def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: ColumnReq
         if not _is_numeric(first[name]):
             raise DatasetError(f"{what}: the column {name!r} holds {kind_of(first[name])}, {asked.expected()}")
     number = {name: place for place, name in enumerate(asked.classes)}
+    kinds = InputKinds()
 
     def read(place: int) -> tuple[Tree, Tree]:
         row = data[int(place)]
@@ -169,10 +182,12 @@ def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: ColumnReq
         y = targets(number[row[target]] if number else _in_array(row[target]))
         if all(is_scalar(first[name]) for name in inputs):
             return torch.tensor([float(row[name]) for name in inputs]), y
-        x = tuple(real(tensors(_in_array(row[name]))) for name in inputs)
-        return x[0] if len(x) == 1 else x, y
+        x = tuple(tensors(_in_array(row[name])) for name in inputs)
+        kinds.check(x)
+        return real(x[0] if len(x) == 1 else x), y
 
-    return ReadExamples(kept(ReadSamples(read, np.arange(len(data)))), columns=columns, inputs=inputs)
+    examples = kept(ReadSamples(read, np.arange(len(data))))
+    return ReadExamples(examples, columns=columns, inputs=inputs, kinds=kinds.kinds)
 
 
 def _is_numeric(value: Any) -> bool:

@@ -64,6 +64,7 @@ class ReadExamples:
         columns: the columns of the table, by name.
         name: the name of the data in error texts.
         inputs: the names of the input columns of a table.
+        kinds: the kind of each input tensor as given, such as bytes; empty for tables.
     """
 
     examples: Examples
@@ -72,6 +73,7 @@ class ReadExamples:
     columns: Mapping[str, Column] = field(default_factory=dict)
     name: str = ""
     inputs: Sequence[str] = ()
+    kinds: tuple[str, ...] = ()
 
 
 def from_table(columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
