@@ -15,6 +15,7 @@ from netdfl.core.errors import DatasetError, InputError, ScenarioError
 from netdfl.core.rng import Streams
 from netdfl.host.training_problem import TrainingProblem
 from netdfl.training.data.examples import ReadSamples
+from netdfl.training.data.on_disk import image_folder
 from netdfl.training.data.own import Datasets, adapted, shared
 
 
@@ -45,6 +46,41 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
         problem(tmp_path, task, nodes=2)
     with pytest.raises(ScenarioError, match="folder 'gone' not found"):
         problem(tmp_path, {"dataset": {"name": "image_folder", "folder": "gone"}, "model": "mlp"})
+
+
+def test_pictures_of_16_bits_keep_them(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for split, name, value in (("train", "dark", 2000), ("train", "light", 40000), ("test", "light", 30000)):
+        folder = tmp_path / "pics" / split / name
+        folder.mkdir(parents=True)
+        Image.fromarray(np.full((4, 4), value, np.uint16)).save(folder / "0.png")
+    data = shared(image_folder(tmp_path, folder=str(tmp_path / "pics")))
+    assert data.test is not None
+    assert data.train.take(torch.arange(2))[0][:, 0, 0, 0].tolist() == [np.float32(v / 65535) for v in (2000, 40000)]
+    assert data.test.take(torch.arange(1))[0][0, 0, 0, 0] == np.float32(30000 / 65535)
+    other = tmp_path / "pics" / "test" / "grey"
+    other.mkdir()
+    Image.new("L", (4, 4), 7).save(other / "1.png")
+    with pytest.raises(DatasetError, match="test has pictures of the class 'grey', and the classes are dark, light:"):
+        image_folder(tmp_path, folder=str(tmp_path / "pics"))
+    (other / "1.png").rename(tmp_path / "pics" / "train" / "dark" / "1.png")
+    with pytest.raises(DatasetError, match=r"1\.png has 8 bits and the first 16 bits for each value of a pixel: write"):
+        shared(image_folder(tmp_path, folder=str(tmp_path / "pics")))
+
+
+def test_a_dataset_of_pictures_of_any_depth_has_values_from_0_to_1() -> None:
+    from PIL import Image
+
+    def read(mode: str, color: float) -> list[float]:
+        pictures = [(Image.new(mode, (2, 2), color), k) for k in range(3)]
+        found: list[float] = shared(Datasets(train=pictures)).train.take(torch.arange(3))[0].unique().tolist()
+        return found
+
+    for mode, given, wanted in (("1", 1, 1), ("L", 51, 0.2), ("I;16", 65535, 1), ("I", 13107, 0.2), ("F", 2.5, 2.5)):
+        assert read(mode, given) == [np.float32(wanted)]
+    with pytest.raises(DatasetError, match=r"a picture with a palette .mode P. are no colors: give .convert"):
+        read("P", 3)
 
 
 TABLE = "rooms,price,city\n" + "".join(f"{k % 5},{3.5 * (k % 5)},{'abc'[k % 3]}\n" for k in range(30))

@@ -78,10 +78,17 @@ def targets(value: Any) -> Tree:
 
 
 def _picture(image: Any) -> Tensor:
-    """Convert a picture to a tensor (channels, height, width) with values from 0 to 1."""
+    """Convert a picture to a tensor (channels, height, width) with values from 0 to 1; real ones stay as they are.
+
+    Raises TypeError for a picture with a palette.
+    """
+    if image.mode == "P":
+        remedy = "give .convert('RGB'), or np.array(picture) where they are classes of pixels"
+        raise TypeError(f"the numbers of a picture with a palette (mode P) are no colors: {remedy}")
     array = np.asarray(image)
     array = array[None] if array.ndim == 2 else np.moveaxis(array, 2, 0)
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32) / np.float32(255))
+    white = 65535 if image.mode.startswith("I") else 1 if image.mode in ("1", "F") else 255
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32) / np.float32(white))
 
 
 def shape_of(tree: Tree) -> tuple[int, ...]:

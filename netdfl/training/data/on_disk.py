@@ -36,7 +36,7 @@ def image_folder(root: Path, /, *, folder: str, size: PositiveInt | None = None)
     train = splits.get("train", top)
     classes = sorted(each.name for each in train.iterdir() if each.is_dir() and each.name not in splits)
     found = _pictures(train, classes, size)
-    test = _pictures(splits["test"], classes, size) if "test" in splits else None
+    test = _pictures(_known(splits["test"], classes), classes, size, found) if "test" in splits else None
     return Given(train=found, test=test, num_classes=len(classes))
 
 
@@ -58,6 +58,9 @@ class _Pictures:
         path, label = self.files[place]
         try:
             with Image.open(path) as opened:
+                if _depth(opened.mode) != _depth(self.mode):
+                    depths = f"{_depth(opened.mode)} and the first {_depth(self.mode)}"
+                    raise DatasetError(f"{path} has {depths} for each value of a pixel: write all in one way")
                 image = opened.convert(self.mode)
         except OSError as error:
             raise DatasetError(f"{path} is no picture that can be read: {error}") from error
@@ -69,19 +72,39 @@ class _Pictures:
         return image, label
 
 
-def _pictures(folder: Path, classes: Sequence[str], size: int | None) -> _Pictures:
+def _depth(mode: str) -> str:
+    return "16 bits" if mode.startswith("I") else "a real number" if mode == "F" else "8 bits"
+
+
+def _known(folder: Path, classes: Sequence[str]) -> Path:
+    """Return the folder of a test set. Raises DatasetError if it has pictures of a class that is none of `classes`."""
+    for each in sorted(folder.iterdir()):
+        if each.is_dir() and each.name not in classes and any(map(_is_picture, each.rglob("*"))):
+            what = f"{folder} has pictures of the class {each.name!r}, and the classes are {', '.join(classes)}"
+            raise DatasetError(f"{what}: leave it out, or make a folder for it among those of the training set")
+    return folder
+
+
+def _is_picture(file: Path) -> bool:
+    return file.suffix.lower() in PICTURES
+
+
+def _pictures(folder: Path, classes: Sequence[str], size: int | None, like: _Pictures | None = None) -> _Pictures:
+    """Find a folder's pictures; mode and number of pixels are as in `like`, or else as in the first picture."""
     from PIL import Image
 
     files = [
         (file, label)
         for label, name in enumerate(classes)
         for file in sorted((folder / name).rglob("*"))
-        if file.suffix.lower() in PICTURES
+        if _is_picture(file)
     ]
     if not files:
         raise DatasetError(f"{folder} has no pictures in folders of classes: lay them out as {folder}/CLASS/NAME.png")
+    if like is not None:
+        return _Pictures(files, size, like.mode, like.pixels)
     with Image.open(files[0][0]) as first:
-        mode = "L" if first.mode in ("1", "L", "I", "I;16") else "RGB"
+        mode = {"1": "L", "L": "L", "F": "F"}.get(first.mode, "I" if first.mode.startswith("I") else "RGB")
         pixels = first.size if size is None else (size, size)
     return _Pictures(files, size, mode, pixels)
 
