@@ -54,7 +54,7 @@ CLASSES: Mapping[str, Mapping[str, object]] = {
     "Centers": {"num_labels": 1},
     "Quadratic": {"num_samples": 1},
     "Dataset": {"mean": (0.0,), "std": (1.0,)},
-    "Recipe": {"numbers": False},
+    "Recipe": {"numbers": False, "by_values": False, "classes": False},
     "Datasets": {
         **dict.fromkeys(("train", "clients", "test", "client_tests", "target", "inputs", "num_classes")),
         "missing": "refuse",
@@ -75,6 +75,7 @@ CLASSES: Mapping[str, Mapping[str, object]] = {
 TOY = {"dim": 16, "dtype": "float64"}
 FUNCTIONS: Mapping[str, Mapping[str, object]] = {
     "consensus": TOY | {"init": "normal"},
+    "entropy": {"reduction": "mean"},
     "quadratic": TOY | {"heterogeneity": 1.0, "condition": 1.0, "curvature": 1.0, "noise": 0.0},
     "without_torch": {"dim": 4, "dtype": "float64", "init": "normal"},
     "dirichlet": {"alpha": 0.3},
