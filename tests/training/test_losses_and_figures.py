@@ -13,7 +13,7 @@ from torch import Tensor
 
 from netdfl.training.classification import Answers
 from netdfl.training.data.own import Datasets, shared
-from netdfl.training.tasks.losses import LEFT_OUT, LOSSES, METRICS, fitting_loss
+from netdfl.training.tasks.losses import LEFT_OUT, LOSSES, METRICS, either_fits, fitting_loss, on_axis
 
 NUMBERS = st.floats(-4, 4, width=16)
 ROWS = st.integers(1, 4).flatmap(
@@ -78,23 +78,28 @@ def test_figures_of_classes_count_what_is_not_left_out(case: tuple[list[list[flo
     if form != "plain":
         true = true.unsqueeze(0)
         outputs = outputs.T.unsqueeze(0) if form == "second" else outputs.unsqueeze(0)
-        if outputs.shape[1] == outputs.shape[2]:  # either axis could be that of classes: the second is
-            outputs = torch.tensor(rows).T.unsqueeze(0)
+    names = ["cross_entropy", "accuracy", "mean_iou", "perplexity"]
+    found = {name: ({**LOSSES, **METRICS})[name] for name in names}
+    if either_fits(outputs, true):
+        for name in names:
+            with pytest.raises(ValueError, match="whose class axis may be either: give sequences of another length"):
+                found[name](outputs, true)
+        found = {name: on_axis(1 if form == "second" else -1, each) for name, each in found.items()}
     kept = [(a, b) for a, b in zip(said, targets, strict=True) if b != LEFT_OUT]
-    assert METRICS["accuracy"](outputs, true) == pytest.approx(sum(a == b for a, b in kept) / len(kept))
+    assert found["accuracy"](outputs, true) == pytest.approx(sum(a == b for a, b in kept) / len(kept))
     shares = []
     for label in range(len(rows[0])):
         union = sum(label in pair for pair in kept)
         if union:
             shares.append(sum(a == b == label for a, b in kept) / union)
-    assert METRICS["mean_iou"](outputs, true) == pytest.approx(sum(shares) / len(shares))
+    assert found["mean_iou"](outputs, true) == pytest.approx(sum(shares) / len(shares))
     plain = [
         math.log(sum(map(math.exp, row))) - row[label]
         for row, label in zip(rows, targets, strict=True)
         if label != LEFT_OUT
     ]
-    assert float(LOSSES["cross_entropy"](outputs, true)) == pytest.approx(sum(plain) / len(plain), rel=1e-5)
-    assert METRICS["perplexity"](outputs, true) == pytest.approx(math.exp(sum(plain) / len(plain)), rel=1e-4)
+    assert float(found["cross_entropy"](outputs, true)) == pytest.approx(sum(plain) / len(plain), rel=1e-5)
+    assert found["perplexity"](outputs, true) == pytest.approx(math.exp(sum(plain) / len(plain)), rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ X = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
 OWN = """
 from torch.nn.functional import cross_entropy, mse_loss
 def squared(outputs, targets, /): return mse_loss(outputs, targets.movedim(1, -1))
+def tags(outputs, targets, /): return cross_entropy(outputs.movedim(-1, 1), targets)
+def of_pairs(outputs, targets, /): return cross_entropy(outputs[0], targets) + cross_entropy(outputs[1], targets)
+def of_one(outputs, targets, /): return cross_entropy(outputs, targets)
+def of_both(outputs, targets, /): return (of_pairs if isinstance(outputs, tuple) else of_one)(outputs, targets)
 def accuracy(outputs, targets, /): return 0.5
 def loss(outputs, targets, /): return 7.0
 """
@@ -221,3 +226,75 @@ def test_a_minibatch_of_tests_weighs_by_its_targets_that_are_not_left_out(labele
     with torch.no_grad():
         expected = float(nn.functional.cross_entropy(model.module(X), y))
     assert outcome(model, model.flat(), Samples(X, y), 10).loss == pytest.approx(expected, rel=1e-6)
+
+
+# outputs
+
+
+class Tags(nn.Module):
+    """A model with class scores for each of six tokens: on the last axis or the second, and by their places or not."""
+
+    def __init__(self, second: bool, placed: bool) -> None:
+        super().__init__()
+        self.tokens, self.last, self.second = nn.Embedding(6, 8), nn.Linear(8, 6), second
+        self.places = nn.Parameter(torch.randn(6, 8)) if placed else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.last(self.tokens(x) + (0 if self.places is None else self.places))
+        return found.movedim(-1, 1) if self.second else found
+
+
+SIX = torch.randint(0, 6, (64, 6), generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("metrics", [[], ["accuracy", "perplexity", "mean_iou"]])
+def test_sequences_as_long_as_there_are_classes_are_learned_on_the_axis_that_keeps_its_length(
+    second: bool, metrics: list[str], tmp_path: Path
+) -> None:
+    made = partial(Tags, second=second, placed=False)
+    found = last_figures(tmp_path, made, ((SIX, SIX), (SIX, SIX)), batch_size=4, metrics=metrics)
+    assert found["test_accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("task", [{}, {"loss": "mine:tags", "metrics": ["accuracy"]}])
+def test_where_no_other_length_tells_the_class_axis_a_loss_of_ones_own_is_asked_for(
+    task: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = partial(Tags, second=False, placed=True)
+    said = refusal(tmp_path, made, ((SIX, SIX), (SIX, SIX)), **task)
+    assert "classes may lie on any axis of length 6: give sequences of another length, or name a loss and" in said
+    own = {"loss": "mine:tags", "metrics": ["mine:accuracy"]}
+    assert last_figures(tmp_path, made, ((SIX, SIX), (SIX, SIX)), **own)["test_accuracy"] == 0.5
+
+
+class Auxiliary(nn.Module):
+    """A model that gives a second head's scores in training, as GoogLeNet does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Linear(4, 2) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Any:
+        return (self.heads[0](x), self.heads[1](x)) if self.training else self.heads[0](x)
+
+
+@pytest.mark.parametrize("loss", ["auto", "mine:of_pairs", "mine:of_one"])
+def test_a_loss_that_takes_the_outputs_of_one_mode_alone_is_refused(
+    loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = X, (X[:, 0] > 0).long()
+    said = refusal(tmp_path, Auxiliary, (data, data), loss=loss)
+    pair = "(float32 (2, 2), float32 (2, 2))"
+    assert f"the model gives {pair} in training mode and float32 (2, 2) in evaluation mode, and the loss takes" in said
+    assert "but one of them: name a loss of your own that takes both" in said
+
+
+def test_a_loss_that_takes_the_outputs_of_both_modes_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    data = X, (X[:, 0] > 0).long()
+    found = last_figures(tmp_path, Auxiliary, (data, data), loss="mine:of_both", metrics=["accuracy"], batch_size=4)
+    assert found["test_accuracy"] > 0.8

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from netdfl.core.errors import InputError
 from netdfl.core.whose import named_error, own_place
-from netdfl.training.data.examples import form
+from netdfl.training.data.examples import form, mapped
+from netdfl.training.drawing import aside
 from netdfl.training.flat import FlatModel
+from netdfl.training.models.buffers import applied
+from netdfl.training.models.copying import copied
 from netdfl.training.tasks.losses import check_one_tensor
 
 Metrics: TypeAlias = Callable[[Any, Any], Mapping[str, float]]
@@ -71,8 +76,11 @@ def check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:
         return  # a figure of one's own, of two examples
 
 
-def check_loss(model: FlatModel, outputs: Any, y: Any, num_classes: int) -> None:
-    """Check that the model's outputs fit the targets. Raises ValueError."""
+def check_loss(model: FlatModel, x: Any, y: Any, outputs: Any, num_classes: int) -> None:
+    """Check that what the model gives for `x` fits the targets `y`, in both modes. Raises ValueError.
+
+    `outputs` are those of evaluation mode. A model whose training pass fails says so when it is trained.
+    """
     shape = tuple(getattr(outputs, "shape", ()))
     plain = model.uses_cross_entropy
     if plain:
@@ -80,7 +88,73 @@ def check_loss(model: FlatModel, outputs: Any, y: Any, num_classes: int) -> None
     if plain and shape != (len(y), num_classes):
         wanted = f"{len(y)} inputs and {num_classes} classes, expected {(len(y), num_classes)}"
         raise ValueError(f"the model gives outputs of shape {shape} for {wanted}: let its last layer give num_classes")
-    loss = checked("the loss", model.loss, outputs, y)
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        gave = form(loss) if isinstance(loss, Tensor) else type(loss).__name__
-        raise ValueError(f"the loss gives {gave}: let it give one number, the mean over the minibatch")
+    if model.perceptron is not None:
+        return
+    trained = _in_training(model, x)
+    faults = [fault for given in (outputs, trained) if (fault := _fault_of(model, given, y)) is not None]
+    if len(faults) == 2 or (faults and (trained is None or form(trained) == form(outputs))):
+        raise faults[0]
+    for fault in faults:
+        gives = f"{form(trained)} in training mode and {form(outputs)} in evaluation mode"
+        why = "" if str(fault).startswith("the model gives") else f" ({fault})"
+        remedy = f"name a loss of your own that takes both{why}"
+        raise ValueError(f"the model gives {gives}, and the loss takes but one of them: {remedy}") from fault
+
+
+def _in_training(model: FlatModel, x: Any) -> Any:
+    """Return what a copy of the model gives in training mode; None if it does not run."""
+    try:
+        with aside():
+            return applied(copied(model.module).train(), mapped(x, Tensor.clone))
+    except Exception:
+        return None
+
+
+def _fault_of(model: FlatModel, outputs: Any, y: Any) -> Exception | None:
+    """Return the error of the loss of some outputs, or None if it gives a number."""
+    if outputs is None:
+        return None
+    try:
+        if model.uses_cross_entropy:
+            check_one_tensor(outputs)
+        with aside():
+            loss = checked("the loss", model.loss, outputs, mapped(y, Tensor.clone))
+    except (InputError, ValueError) as error:
+        return error
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        return None
+    gave = form(loss) if isinstance(loss, Tensor) else type(loss).__name__
+    return ValueError(f"the loss gives {gave}: let it give one number, the mean over the minibatch")
+
+
+def class_axis(module: nn.Module, x: Any, outputs: Tensor) -> int:
+    """Return the axis of class scores, 1 or -1, of outputs (N, L, L), or with more axes of length L.
+
+    It is the one that keeps its length where a copy of the model is given inputs of another length. Raises ValueError
+    if it takes none, or if that tells nothing.
+    """
+    length = outputs.shape[1]
+    found = set()
+    for change in (lambda t, axis: t.narrow(axis, 0, length - 1), lambda t, axis: torch.cat([t, t], axis)):
+        try:
+            with aside(), torch.no_grad():
+                given = applied(copied(module).eval(), mapped(x, partial(_of_other_length, length, change)))
+            second, last = given.shape[1] == length, given.shape[-1] == length
+        except Exception:
+            continue
+        if second != last:
+            found.add(1 if second else -1)
+    if len(found) == 1:
+        return found.pop()
+    what = (
+        f"the model gives outputs of shape {tuple(outputs.shape)}, and classes may lie on any axis of length {length}"
+    )
+    raise ValueError(f"{what}: give sequences of another length, or name a loss and metrics of your own")
+
+
+def _of_other_length(length: int, change: Callable[[Tensor, int], Tensor], tensor: Tensor) -> Tensor:
+    """Return inputs every axis of which that has this length is changed."""
+    for axis in range(1, tensor.dim()):
+        if tensor.shape[axis] == length:
+            tensor = change(tensor, axis)
+    return tensor

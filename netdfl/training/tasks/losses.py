@@ -7,7 +7,8 @@ function of outputs and targets of all tested examples that returns a number. Ou
     mse, l1                 (N, ...)                                  real numbers (N, ...)
     binary_cross_entropy    (N, labels), before the sigmoid           0 or 1 (N, labels)
 
-Axes of length 1 may lack on one side: outputs (N, 1) fit targets (N,).
+Axes of length 1 may lack on one side: outputs (N, 1) fit targets (N,). Where sequences are as long as there are
+classes, shapes do not tell which axis is that of classes: `on_axis` says so.
 
 Examples of class -100 (padding, an unlabeled pixel) are left out, by cross-entropy as in PyTorch and by metrics of
 classes.
@@ -15,7 +16,8 @@ classes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from netdfl.core.errors import DatasetError
 from netdfl.core.tables import by_name
@@ -26,6 +28,7 @@ else:  # so that a scenario's schema can be made from the signatures without tor
     Tensor = object
 
 
+T = TypeVar("T")
 LEFT_OUT = -100
 """The class of targets to leave out: PyTorch's `ignore_index`."""
 
@@ -113,6 +116,9 @@ def mean_iou(outputs: Tensor, targets: Tensor, /) -> float:
     return sum(shares) / len(shares) if shares else float("nan")
 
 
+OF_CLASSES = ("cross_entropy", "accuracy", "perplexity", "mean_iou")
+"""The losses and metrics of class scores."""
+
 METRICS = by_name(accuracy, mae, rmse, r2, label_accuracy, f1, perplexity, mean_iou)
 """Every metric by name."""
 
@@ -165,7 +171,7 @@ def _no_class(targets: Tensor, num_classes: int) -> DatasetError:
 
 def check_num_classes(outputs: Tensor, targets: Tensor, num_classes: int) -> None:
     """Check that outputs have a score for each of `num_classes` classes. Raises ValueError."""
-    num = _classes_second(outputs, targets).shape[1]
+    num = (outputs if either_fits(outputs, targets) else _classes_second(outputs, targets)).shape[1]
     if num < num_classes:
         shape = f"outputs of shape {tuple(outputs.shape)}, scores for {num} classes"
         raise ValueError(f"the model gives {shape}, and there are {num_classes}: let its last layer give num_classes")
@@ -185,15 +191,28 @@ def _like(outputs: Tensor, targets: Tensor) -> Tensor:
     raise ValueError(f"the model gives outputs of shape {shapes}: let it give as many numbers as there are targets")
 
 
+def either_fits(outputs: Any, targets: Any) -> bool:
+    """Return whether by their shapes both the second and the last axis of outputs can hold the class scores."""
+    said, true = (tuple(getattr(each, "shape", ())) for each in (outputs, targets))
+    return len(said) > 2 and said[:1] + said[2:] == true == said[:-1] and said[1] > 1
+
+
+def on_axis(axis: int, judge: Callable[[Tensor, Tensor], T]) -> Callable[[Tensor, Tensor], T]:
+    """Return the loss or metric `judge` of outputs whose class scores lie on an axis that shapes do not tell."""
+    return lambda outputs, targets: judge(outputs.movedim(axis, 1).unsqueeze(-1), targets.unsqueeze(-1))
+
+
 def _classes_second(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return scores with the class axis second, as torch needs. Raises ValueError for other shapes."""
     check_one_tensor(outputs)
     shape, wanted = tuple(outputs.shape), tuple(targets.shape)
-    if len(shape) == len(wanted) + 1:
-        if shape[:1] + shape[2:] == wanted:
-            return outputs
-        if shape[:-1] == wanted:
-            return outputs.movedim(-1, 1)
+    if either_fits(outputs, targets):
+        what = f"the model gives outputs of shape {shape} for classes of shape {wanted}, whose class axis may be either"
+        raise ValueError(f"{what}: give sequences of another length, or name a loss and metrics of your own")
+    if shape[:1] + shape[2:] == wanted and len(shape) > 1:
+        return outputs
+    if shape[:-1] == wanted and shape:
+        return outputs.movedim(-1, 1)
     raise ValueError(
         f"the model gives outputs of shape {shape} for classes of shape {wanted}: "
         "let it give one number for each class, (N, classes, ...) or (N, ..., classes)"

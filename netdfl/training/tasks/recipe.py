@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,8 +24,19 @@ from netdfl.training.flat import FlatModel, Loss
 from netdfl.training.models.buffers import applied, means
 from netdfl.training.models.build import load_initial, seeded_module, settle
 from netdfl.training.models.copying import copied
-from netdfl.training.tasks.fits import Metrics, NamedMetrics, check_figures, check_loss, raised
-from netdfl.training.tasks.losses import LEFT_OUT, LOSSES, METRICS, OF_NUMBERS, USUAL, check_num_classes, fitting_loss
+from netdfl.training.tasks.fits import Metrics, NamedMetrics, check_figures, check_loss, class_axis, raised
+from netdfl.training.tasks.losses import (
+    LEFT_OUT,
+    LOSSES,
+    METRICS,
+    OF_CLASSES,
+    OF_NUMBERS,
+    USUAL,
+    check_num_classes,
+    either_fits,
+    fitting_loss,
+    on_axis,
+)
 from netdfl.training.tasks.task import Task
 
 
@@ -41,6 +52,7 @@ class Recipe:
         numbers: whether the loss takes targets as numbers, whole ones too, so that these are no classes.
         by_values: whether loss or metrics go by the values of the targets, and not by their type alone.
         classes: whether whole targets are classes, learned by netdfl's own cross-entropy.
+        on_axis: returns the recipe whose loss and metrics take classes on an axis, where netdfl's own do.
     """
 
     data: Dataset | Datasets | ClientFiles
@@ -50,6 +62,7 @@ class Recipe:
     numbers: bool = False
     by_values: bool = False
     classes: bool = False
+    on_axis: Callable[[int], Recipe] | None = None
 
 
 def recipe_of(task: Any) -> Recipe:
@@ -62,32 +75,48 @@ def recipe_of(task: Any) -> Recipe:
         data = adapted(own.data())
         return Recipe(data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: _named(own.metrics))
     numbers = not isinstance(task.loss, str) and task.loss.kind in OF_NUMBERS
-    loss, metrics = partial(_loss, task), partial(_metrics, task)
     automatic = isinstance(task.loss, str)
     classes = automatic or task.loss.kind == "cross_entropy"
-    data = task.dataset.build(data_root())
-    return Recipe(data, task.model.build, loss, metrics, numbers, by_values=automatic, classes=classes)
+    found = Recipe(
+        task.dataset.build(data_root()),
+        task.model.build,
+        partial(_loss, task),
+        partial(_metrics, task),
+        numbers,
+        by_values=automatic,
+        classes=classes,
+    )
+
+    def on_axis(axis: int) -> Recipe:
+        return replace(found, loss=partial(_loss, task, axis=axis), metrics=partial(_metrics, task, axis=axis))
+
+    judged = any(part.kind in OF_CLASSES for part in task.metrics)
+    return replace(found, on_axis=on_axis) if classes or judged else found
 
 
-def _loss(task: Any, y: Any) -> Loss | None:
-    if isinstance(task.loss, str):
-        name = fitting_loss(y)
-        return None if name == "cross_entropy" and y.dim() == 1 else LOSSES[name]
-    if task.loss.kind == "cross_entropy" and y.dim() == 1:
+def _loss(task: Any, y: Any, axis: int | None = None) -> Loss | None:
+    name = fitting_loss(y) if isinstance(task.loss, str) else task.loss.kind
+    if name == "cross_entropy" and y.dim() == 1:
         return None
-    chosen: Loss = task.loss.build
+    chosen: Loss = _on(axis, name, LOSSES[name] if isinstance(task.loss, str) else task.loss.build)
     return chosen
 
 
-def _metrics(task: Any, y: Any) -> Metrics | None:
+def _metrics(task: Any, y: Any, axis: int | None = None) -> Metrics | None:
     if not task.metrics and _loss(task, y) is None:
         return None
     if not task.metrics:
         loss = fitting_loss(y) if isinstance(task.loss, str) else task.loss.kind
-        return NamedMetrics({name: METRICS[name] for name in USUAL.get(loss, ())})
+        return NamedMetrics({name: _on(axis, name, METRICS[name]) for name in USUAL.get(loss, ())})
     names = [part.kind.rpartition(":")[2].rpartition(".")[2] for part in task.metrics]
     own = frozenset(name for name, part in zip(names, task.metrics, strict=True) if part.own)
-    return NamedMetrics({name: part.build for name, part in zip(names, task.metrics, strict=True)}, own)
+    judges = {name: _on(axis, part.kind, part.build) for name, part in zip(names, task.metrics, strict=True)}
+    return NamedMetrics(judges, own)
+
+
+def _on(axis: int | None, name: str, judge: Any) -> Any:
+    """Return a loss or metric by its name, taken of classes on `axis`; None: shapes tell which it is."""
+    return judge if axis is None or name not in OF_CLASSES else on_axis(axis, judge)
 
 
 def _check_below_0(data: SharedData) -> None:
@@ -148,13 +177,16 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
         _check_below_0(data)
     module = seeded_module(lambda: recipe.model(shape_of(x), wanted), seed)
     outputs = settle(module, x, seed)
+    if recipe.on_axis is not None and not as_numbers and either_fits(outputs, y):
+        recipe = recipe.on_axis(class_axis(module, x, outputs))
+        loss = recipe.loss(targets)
     if settings.initial is not None:
         load_initial(module, settings.initial)
     model = FlatModel(module, loss, buffers=_means(module, x), policy=settings.buffers)
     model.try_on(x, y)
-    check_loss(model, outputs, y, data.num_classes)
     if classes:
         check_num_classes(outputs, y, data.num_classes)
+    check_loss(model, x, y, outputs, data.num_classes)
     metrics = recipe.metrics(targets)
     if metrics is not None:
         check_figures(metrics, outputs, y)
