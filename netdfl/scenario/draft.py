@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from netdfl.core.errors import Problem, ScenarioError
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import SCHEMA
 
@@ -69,8 +70,18 @@ class Draft:
         links = _LINKS.format(rules=written) if rules else _NO_LINKS
         others = ", ".join(words for name, words in _WORLDS.items() if name != self.world)
         text = _aligned(_TEXT.format(file=file, schema=SCHEMA, links=links, others=others, **vars(self)))
-        loads(text, file=file)
+        try:
+            loads(text, file=file)
+        except ScenarioError as error:
+            raise ScenarioError([_without_line(each, text) for each in error.problems]) from None
         return text
+
+
+def _without_line(problem: Problem, text: str) -> Problem:
+    """Return the problem without its place in the file of this `text`, which nobody can look at: it is not written."""
+    line = text.splitlines()[problem.line - 1] if problem.line else ""
+    remedy = "it is the file's name without its ending, so name the file otherwise"
+    return replace(problem, line=0, column=0, remedy=remedy if line.startswith("name:") else problem.remedy)
 
 
 def _aligned(text: str) -> str:

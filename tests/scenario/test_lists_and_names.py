@@ -93,6 +93,14 @@ def test_a_draft_is_a_valid_scenario_with_a_comment_at_each_choice(said: dict[st
     assert all("#" in line for line in text.splitlines() if line.split(":")[0] in ("nodes", "algorithm", "topology"))
 
 
+@pytest.mark.parametrize("name", ["n 2 ü", "a: b", "5"])
+def test_a_draft_whose_file_gives_no_name_says_where_the_name_comes_from(name: str) -> None:
+    """It named a line of a file that is not there."""
+    with pytest.raises(ScenarioError, match="it is the file's name without its ending") as caught:
+        Draft(name=name).text(f"{name}.yaml")
+    assert str(caught.value).startswith((f"{name}.yaml: name is", f"{name}.yaml: not valid"))
+
+
 @pytest.mark.parametrize("world", ["processes", "simulated", "namespaces"])
 def test_a_draft_names_the_other_worlds(world: str) -> None:
     (line,) = (each for each in Draft(name="mine", world=world).text("mine.yaml").splitlines() if "world:" in each)

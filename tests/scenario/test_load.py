@@ -228,3 +228,12 @@ def test_what_would_never_have_an_effect_is_refused(sets: list[str], said: str) 
 )
 def test_what_may_have_an_effect_is_not_refused(set_: str) -> None:
     loads(BASE, [set_])
+
+
+def test_bounds_on_bytes_and_durations_take_units_and_mean_what_plain_numbers_mean() -> None:
+    said, plain = (
+        loads(f"{BASE}expect: {{bytes_sent: {{at_most: {size}}}, duration_s: {{at_most: {time}}}}}\n")
+        for size, time in (("9kB", "1500ms"), (9000, 1.5))
+    )
+    assert said.expect.entries() == plain.expect.entries() == loads(to_yaml(said)).expect.entries()
+    assert scenario_hash(said) == scenario_hash(plain)

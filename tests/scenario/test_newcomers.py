@@ -115,6 +115,8 @@ MISTAKES = [
     ("expect: {mean_local: {at_least: 75}}", 9, '75 is no share; write 0.75, or "75%"'),
     ("expect: {test_accuracy: {at_least: -1}}", 9, "-1 is no share; write 0 to 1, or a percentage like 90%"),
     ("expect: {test_accuracy: {at_least: high}}", 9, "'high' is no share"),
+    ("expect: {bytes_sent: {at_most: 9 pages}}", 9, "'9 pages' is not a size; write a number with a unit"),
+    ("expect: {duration_s: {at_most: 9 pages}}", 9, "'9 pages' is not a time; write a number with a unit"),
     ("expect: {error: {at_least: 0.9, at_most: 0.1}}", 9, "nothing is at least 0.9 and at most 0.1, swap the two"),
     ("expect: {test_accuracy: {at_least: 0.9}}", 9, "never measured: task consensus has no test set"),
     ("world: processes\nexpect: {virtual_duration_s: {at_most: 5}}", 9, "processes runs on the real clock"),

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticSerializationUnexpectedValue
 
+from netdfl.core.clock import NS_PER_S
 from netdfl.core.units import (
     format_time,
     parse_probability,
@@ -142,6 +143,21 @@ def parse_share(value: object) -> float:
 Share: TypeAlias = Annotated[float, *quantity(parse_share, float, _PROBABILITY_SCHEMA)]
 
 Time: TypeAlias = Annotated[int, *QUANTITIES["time"]]
+
+
+def _number_or(parse: Callable[[object], float], unit: float, example: str) -> tuple[Mark, ...]:
+    """Return the pydantic annotations of a number, or a text with a unit that `parse` reads, in parts of `unit`."""
+
+    def read(value: object) -> object:
+        return parse(value) / unit if isinstance(value, str) else value
+
+    return (BeforeValidator(read), WithJsonSchema({"anyOf": [{"type": "number"}, _unit_schema(example)]}))
+
+
+Bytes: TypeAlias = Annotated[float, *_number_or(parse_size_bytes, 1, "256KiB")]
+"""A number of bytes, or a size with its unit."""
+Seconds: TypeAlias = Annotated[float, *_number_or(parse_time_ns, NS_PER_S, "20ms")]
+"""A number of seconds, or a time with its unit."""
 
 
 def _not_negative(time_ns: int) -> int:

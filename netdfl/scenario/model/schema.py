@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -25,7 +26,7 @@ from netdfl.record.sampling import WORDS, Sampling
 from netdfl.scenario.model.algorithm import ALGORITHMS, AlgorithmPart
 from netdfl.scenario.model.choices import nearest, refused
 from netdfl.scenario.model.explore import Explore
-from netdfl.scenario.model.fields import Share, Strict, make_model
+from netdfl.scenario.model.fields import Bytes, Seconds, Share, Strict, make_model
 from netdfl.scenario.model.links import EVENT, LinkEntry
 from netdfl.scenario.model.network import (
     COMPRESSION,
@@ -83,6 +84,28 @@ class ShareBounds(Bounds):
     at_least: Share | None = Field(None, description="The least that passes, like 0.9 or 90%.")
     at_most: Share | None = Field(None, description="The most that passes.")
 
+
+class ByteBounds(Bounds):
+    """The bounds of a number of bytes."""
+
+    at_least: Bytes | None = Field(None, description="The least that passes, like 9000 or 9kB.")
+    at_most: Bytes | None = Field(None, description="The most that passes.")
+
+
+class SecondBounds(Bounds):
+    """The bounds of a time."""
+
+    at_least: Seconds | None = Field(None, description="The least that passes, like 1.5 or 1500ms.")
+    at_most: Seconds | None = Field(None, description="The most that passes.")
+
+
+_BOUNDS: Mapping[str, type[Bounds]] = {
+    **dict.fromkeys(SHARES, ShareBounds),
+    "bytes_sent": ByteBounds,
+    "duration_s": SecondBounds,
+    "virtual_duration_s": SecondBounds,
+}
+"""The bounds of figures that are no plain numbers, by the figure's name."""
 
 Occurrence = Literal["none", "some", "any"]
 
@@ -146,7 +169,7 @@ if TYPE_CHECKING:
 else:
     _figures = {
         name: (
-            (ShareBounds if name in SHARES else Bounds) | None,
+            _BOUNDS.get(name, Bounds) | None,
             Field(None, description=f"Bounds on {name}."),
         )
         for name in FIGURES
