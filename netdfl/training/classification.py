@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -357,16 +358,12 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
         raise TrainingError("can't evaluate on an empty set")
     module, right, loss = model.bind(_apart(model, at), training=False), list[Tensor](), 0.0
     for first in range(0, len(samples), batch):
-        x, y = (_rows(tree, first, batch, at.device) for tree in (samples.x, samples.y))
+        both = mapped((samples.x, samples.y), itemgetter(slice(first, first + batch)))
+        x, y = mapped(both, lambda tensor: tensor.to(at.device))
         scores = applied(module, _apart(model, x))
         right.append((scores.argmax(1) == y).cpu())
         loss += float(entropy(scores, y, "sum"))
     return Answers(torch.cat(right), loss / len(samples))
-
-
-def _rows(tree: Tree, first: int, size: int, device: torch.device) -> Tree:
-    """Return `size` rows of every tensor of `tree`, from row `first` on, on `device`; views where they lie there."""
-    return mapped(tree, lambda tensor: tensor[first : first + size].to(device))
 
 
 def _apart(model: FlatModel, x: Tree) -> Tree:
