@@ -17,7 +17,7 @@ import torch
 from netdfl.core.rng import Streams
 from netdfl.training.classification import outcome
 from netdfl.training.data.examples import Samples, leaves
-from netdfl.training.data.own import adapted
+from netdfl.training.data.own import adapted, for_own_loss
 from netdfl.training.flat import FlatModel
 from netdfl.training.tasks.recipe import Recipe, made, one_form
 from netdfl.training.tasks.task import Task
@@ -72,7 +72,9 @@ def is_judged(task: Task, model: FlatModel, samples: Samples) -> None:
 
 def _made(make: Callable[[], Task], share: float) -> tuple[FlatModel, Samples]:
     task = make()
-    recipe = Recipe(adapted(task.data()), lambda shape, classes: task.model(), lambda y: task.loss, lambda y: None)
+    recipe = Recipe(
+        for_own_loss(adapted(task.data())), lambda shape, classes: task.model(), lambda y: task.loss, lambda y: None
+    )
     data = one_form(recipe.data, share, Streams(0))
     model, _ = made(recipe, data, SimpleNamespace(buffers="reset", initial=None), 0)
     return model, Samples(*data.train.take(torch.arange(min(8, len(data.train)))))

@@ -10,7 +10,7 @@ from torch.utils.data import ConcatDataset, TensorDataset
 
 from netdfl.core.errors import DatasetError
 from netdfl.training.data.examples import Samples
-from netdfl.training.data.own import Datasets, SharedData, shared
+from netdfl.training.data.own import Datasets, SharedData, for_own_loss, shared
 
 X, Y = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 0, 1])
 MASK = X > 3
@@ -81,3 +81,14 @@ def test_parts_that_are_bytes_and_other_numbers_are_refused() -> None:
     mixed = ConcatDataset([TensorDataset(X, Y), TensorDataset(BYTES, Y)])
     with pytest.raises(DatasetError, match=r"train\[4\] can't be read.*its input is bytes .* another example numbers"):
         shared(Datasets(train=mixed))
+
+
+@pytest.mark.parametrize("y", [Y == 1, MASK])
+def test_a_loss_of_ones_own_gets_booleans_alone_as_they_are(y: torch.Tensor) -> None:
+    for data in ((X, y), Items(X, y)):
+        found = shared(for_own_loss(Datasets(train=data, test=data)))
+        assert found.test is not None
+        for part in (found.train, found.test):
+            assert part.take(torch.arange(4))[1].dtype == torch.bool
+        assert all_of(shared(Datasets(train=data)))[1].dtype == torch.int64
+        assert (found.labels is None) == (y.dim() > 1)

@@ -37,6 +37,10 @@ SGD = {
 }
 TRANSFORMATIONS = ("color", "crop", "cutout", "flip", "scale", "rotate")
 FILES = {"classes": None, "missing": "refuse", "test_file": None}
+NO_DATA: Mapping[str, object] = {
+    **dict.fromkeys(("train", "clients", "test", "client_tests", "target", "inputs", "num_classes")),
+    "missing": "refuse",
+}
 CLASSES: Mapping[str, Mapping[str, object]] = {
     "LocalSgd": SGD | {"rows": True},
     "OptimizedSgd": SGD | {"decay": 0.0},
@@ -54,11 +58,9 @@ CLASSES: Mapping[str, Mapping[str, object]] = {
     "Centers": {"num_labels": 1},
     "Quadratic": {"num_samples": 1},
     "Dataset": {"mean": (0.0,), "std": (1.0,)},
-    "Recipe": {"numbers": False, "by_values": False, "classes": False},
-    "Datasets": {
-        **dict.fromkeys(("train", "clients", "test", "client_tests", "target", "inputs", "num_classes")),
-        "missing": "refuse",
-    },
+    "Recipe": {"numbers": False, "by_values": False, "classes": False, "on_axis": None},
+    "Datasets": NO_DATA,
+    "OwnLossDatasets": NO_DATA,
     "SharedData": {
         **dict.fromkeys(("parts", "client_tests", "rows")),
         "num_given": 0,

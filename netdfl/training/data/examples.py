@@ -6,7 +6,7 @@ Inputs and targets are trees: a tensor, or tuples and mappings of tensors with a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -69,12 +69,8 @@ def tensors(value: Any) -> Tree:
 
 
 def targets(value: Any) -> Tree:
-    """Convert targets as `tensors` does, but bytes to int64, too, because losses take classes only in that type.
-
-    So are booleans that are the whole target. Beside other parts they stay: only a loss of one's own takes several.
-    """
-    found = mapped(tensors(value), lambda tensor: tensor.long() if tensor.dtype == torch.uint8 else tensor)
-    return found.long() if isinstance(found, Tensor) and found.dtype == torch.bool else found
+    """Convert targets as `tensors` does, but bytes to int64, too, because losses take classes only in that type."""
+    return mapped(tensors(value), lambda tensor: tensor.long() if tensor.dtype == torch.uint8 else tensor)
 
 
 def _picture(image: Any) -> Tensor:
@@ -175,6 +171,25 @@ class ReadSamples(Examples):
     @override
     def to(self, device: str | torch.device) -> ReadSamples:
         return ReadSamples(self.read, self.indices, device)
+
+
+def with_whole_targets(examples: Examples) -> Examples:
+    """Return examples whose target, if it is a single tensor of booleans, is int64, as netdfl's own losses need."""
+    if isinstance(examples, Samples):
+        return replace(examples, y=_whole(examples.y))
+    if not isinstance(examples, ReadSamples):
+        return examples
+    read = examples.read
+
+    def whole(place: int) -> tuple[Tree, Tree]:
+        x, y = read(place)
+        return x, _whole(y)
+
+    return replace(examples, read=whole)
+
+
+def _whole(y: Tree) -> Tree:
+    return y.long() if isinstance(y, Tensor) and y.dtype == torch.bool else y
 
 
 def in_batches(examples: Examples, size: int) -> Iterator[tuple[Tree, Tree]]:

@@ -40,6 +40,7 @@ from netdfl.training.data.examples import (
     joined,
     leaves,
     mapped,
+    with_whole_targets,
 )
 from netdfl.training.data.finite import NonFiniteExample, spoiled_in
 from netdfl.training.data.kinds import said_of_bytes
@@ -94,6 +95,15 @@ class Datasets:
         expect(isinstance(self.columns, Mapping), "Datasets: columns", self.columns, "a mapping of names to values")
         fits = self.num_classes is None or is_whole(self.num_classes, 1)
         expect(fits, "Datasets: num_classes", self.num_classes, "a whole number from 1 on")
+
+
+class OwnLossDatasets(Datasets):
+    """Data for a loss of the user's own, which takes booleans as targets where netdfl's losses need whole numbers."""
+
+
+def for_own_loss(data: T) -> T | OwnLossDatasets:
+    """Return a user's `Datasets` for a loss of the user's own; anything else as it is."""
+    return OwnLossDatasets(**vars(data)) if isinstance(data, Datasets) else data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +212,8 @@ def _read_all(given: Datasets) -> dict[str, list[ReadExamples]]:
     for what, data in ordered.items():
         read[what] = _read(partial(_examples, columns=tables[what], asked=asked, what=what), data, what)
         asked = asked.settled(read[what])
+    if not isinstance(given, OwnLossDatasets):
+        read = {what: replace(each, examples=with_whole_targets(each.examples)) for what, each in read.items()}
     return {key: [read[what] for what in each] for key, each in named.items()}
 
 

@@ -98,7 +98,7 @@ def from_table(columns: Mapping[str, Column], asked: ColumnRequest, what: str) -
     y = columns[target].values[rows]
     if asked.classes:
         y = np.searchsorted(asked.classes, y.astype(str))
-    y = y.astype(np.int64) if y.dtype.kind == "u" else y
+    y = y.astype(np.int64) if y.dtype.kind in "bu" else y
     whole = len(rows) == len(columns[target].values)
     unknown = [f"{word!r}" for word in asked.classes if word.strip().lower() in NOTHING]
     notes = [] if asked.inputs is not None else [_said(columns, target, inputs, what)]

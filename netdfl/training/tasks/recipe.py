@@ -18,7 +18,7 @@ from netdfl.training.data.client_files import ClientFiles
 from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
 from netdfl.training.data.examples import Examples, Samples, Tree, leaves, shape_of
 from netdfl.training.data.finite import NonFiniteExample, spoiled_in
-from netdfl.training.data.own import Datasets, SharedData, adapted, shared, some_targets, with_test
+from netdfl.training.data.own import Datasets, SharedData, adapted, for_own_loss, shared, some_targets, with_test
 from netdfl.training.drawing import aside
 from netdfl.training.flat import FlatModel, Loss
 from netdfl.training.models.buffers import applied, means
@@ -72,13 +72,15 @@ def recipe_of(task: Any) -> Recipe:
     """
     if not hasattr(task, "dataset"):
         own: Task = task.build()
-        data = adapted(own.data())
+        data = for_own_loss(adapted(own.data()))
         return Recipe(data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: _named(own.metrics))
     numbers = not isinstance(task.loss, str) and task.loss.kind in OF_NUMBERS
     automatic = isinstance(task.loss, str)
     classes = automatic or task.loss.kind == "cross_entropy"
+    data = task.dataset.build(data_root())
+    alone = not automatic and task.loss.own and all(part.own for part in task.metrics)
     found = Recipe(
-        task.dataset.build(data_root()),
+        for_own_loss(data) if alone else data,
         task.model.build,
         partial(_loss, task),
         partial(_metrics, task),
