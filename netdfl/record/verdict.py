@@ -16,6 +16,8 @@ from netdfl.record.messages import shares
 from netdfl.record.observations import Observations, RunFacts
 
 MASS_TOLERANCE = 1e-6
+MASS_ERROR = "mass error"
+"""The beginning of the reason by which a resumed run's verdict is unknown, and stays so."""
 NAMES = {"mean_local": "mean_local_accuracy", "mean_personal": "mean_personal_accuracy"}
 """Names under which the record holds metrics that have another name in `expect`."""
 LAST = ("test_accuracy", "mean_local", "mean_personal", "test_loss", "error", "consensus_distance", "weight_sum")
@@ -92,5 +94,5 @@ def _mass_error(resumed: Sequence[Mapping[str, object]], weight_sum: float | Non
         return ""
     how = f"the run was resumed{' ' if doubts else ''}{', and '.join(doubts)}"
     if weight_sum is None:
-        return f"mass error: {how}: the mean of the models was not kept"
-    return f"mass error: {how}: the sum of w at the end is {weight_sum:.9g} of the number of nodes"
+        return f"{MASS_ERROR}: {how}: the mean of the models was not kept"
+    return f"{MASS_ERROR}: {how}: the sum of w at the end is {weight_sum:.9g} of the number of nodes"

@@ -19,6 +19,7 @@ from netdfl.record.directory import CHECKPOINTS, LOCK, RunDirectory, hold, place
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import Display
+from netdfl.record.verdict import MASS_ERROR
 from netdfl.running.display import SilentDisplay, announcing, say_layer
 from netdfl.running.judged import NO_MEMORY, FinishedRun, facts_of, finish
 from netdfl.running.objects import load
@@ -202,8 +203,11 @@ def _for_more_rounds(found: Run) -> str:
 
 
 def _refuse_over(found: Run, scenario: Scenario, resumption: Resumption) -> None:
-    """Raise InputError if a run was judged and all its nodes have ended their last round: more would change figures."""
-    if not found.finished or NO_MEMORY in "".join(found.result["reasons"]):
+    """Raise InputError if a run stays unknown by a mass error, and all nodes have ended their last round.
+
+    To go on would change nothing but figures. A run that was interrupted, or broke, after that gets its verdict.
+    """
+    if not found.finished or not any(reason.startswith(MASS_ERROR) for reason in found.result["reasons"]):
         return
     last = dict(found.rows("SELECT node, max(round) FROM metrics WHERE name = 'round_s' GROUP BY node"))
     alive = set(range(scenario.nodes)) - resumption.down - resumption.absent
