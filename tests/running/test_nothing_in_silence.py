@@ -182,12 +182,19 @@ def test_compiled_models_come_out_and_go_in_by_their_authors_names(tmp_path: Pat
     assert np.array_equal(start.numpy(), np.concatenate([each.ravel() for each in found["plain"].values()]))
 
 
-def test_a_finished_run_says_how_to_train_on(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text(BASE + "task: consensus\nalgorithm: dpsgd\n")
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        ("consensus", "; to have more rounds from the start, run its scenario.yaml with --set rounds=N"),
+        ("{dataset: digits, model: mlp}", r"; to train on .*task\.model\.initial="),
+    ],
+)
+def test_a_finished_run_says_how_to_train_on(task: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(BASE + f"task: {task}\nalgorithm: dpsgd\n")
     netdfl.run(tmp_path / "s.yaml", out=tmp_path / "run", page=False)
     from netdfl.running.run import resume
 
-    with pytest.raises(InputError, match=r"has ended with verdict done; to train on .*task\.model\.initial="):
+    with pytest.raises(InputError, match=f"has ended with verdict done{told}"):
         resume(tmp_path / "run")
 
 

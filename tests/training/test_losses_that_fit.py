@@ -298,3 +298,12 @@ def test_a_loss_that_takes_the_outputs_of_both_modes_is_taken(tmp_path: Path, mo
     data = X, (X[:, 0] > 0).long()
     found = last_figures(tmp_path, Auxiliary, (data, data), loss="mine:of_both", metrics=["accuracy"], batch_size=4)
     assert found["test_accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("client_tests", [False, True])
+def test_classes_that_are_real_numbers_in_a_test_set_are_refused(client_tests: bool, tmp_path: Path) -> None:
+    y = torch.arange(64) % 2
+    real = (X, y.float())
+    data = Datasets(clients=[(X, y), (X, y)], client_tests=[real, real]) if client_tests else ((X, y), real)
+    told = refusal(tmp_path, nn.Linear(4, 2), data)
+    assert "the test set has targets of torch.float32, and those of the training set are whole numbers" in told

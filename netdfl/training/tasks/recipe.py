@@ -130,6 +130,15 @@ def _check_below_0(data: SharedData) -> None:
             raise DatasetError(f"the {name} has a target below 0: {remedy}")
 
 
+def _check_tests_have_classes(data: SharedData) -> None:
+    """Check that the targets of test sets are whole numbers, as classes are. Raises DatasetError."""
+    for each in (data.test, *(data.client_tests or ())):
+        y = each.take(torch.arange(1))[1] if each is not None and len(each) else None
+        if isinstance(y, Tensor) and y.is_floating_point():
+            told = f"the test set has targets of {y.dtype}, and those of the training set are whole numbers, classes"
+            raise DatasetError(f"{told}: give both as integers")
+
+
 def _targets(train: Examples, y: Tree) -> Tree:
     """Return the targets from which a loss is chosen: all in memory, or the first of those that are read on demand.
 
@@ -175,6 +184,8 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
     if loss is None and isinstance(data.test, Samples) and any((found < 0).any() for found in leaves(data.test.y)):
         raise DatasetError("the test set has a target below 0: number its classes from 0 on")
     classes = loss is not None and recipe.classes and isinstance(y, Tensor) and not y.is_floating_point()
+    if loss is None or classes:
+        _check_tests_have_classes(data)
     if classes:
         _check_below_0(data)
     module = seeded_module(lambda: recipe.model(shape_of(x), wanted), seed)

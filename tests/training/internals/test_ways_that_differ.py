@@ -71,7 +71,7 @@ def concluded(monkeypatch: pytest.MonkeyPatch, *ways: Any, **ends: Any) -> list[
         (("formula",), {"formula": breaks, "autograd": ELSEWHERE}, ["formula", "autograd"]),
         (("formula",), {"autograd": ELSEWHERE}, []),
         (("autograd",), {"autograd": ELSEWHERE}, ["autograd"]),
-        (("formula",), {"formula": ELSEWHERE, "plain": (THERE, ELSEWHERE)}, []),
+        (("formula",), {"formula": ELSEWHERE, "plain": (THERE, ELSEWHERE)}, ["chance"]),
         (("formula",), {"formula": ELSEWHERE, "plain": (lambda plain: plain / 0, THERE)}, []),
         (("formula",), {"formula": ELSEWHERE, "plain": (breaks, THERE)}, []),
         (("formula",), {"formula": ELSEWHERE, "plain": (THERE, breaks)}, []),
