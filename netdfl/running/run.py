@@ -207,7 +207,7 @@ def _refuse_over(found: Run, scenario: Scenario, resumption: Resumption) -> None
 
     To go on would change nothing but figures. A run that was interrupted, or broke, after that gets its verdict.
     """
-    if not found.finished or not any(reason.startswith(MASS_ERROR) for reason in found.result["reasons"]):
+    if not found.finished or not any(each.startswith(MASS_ERROR) for each in found.result["reasons"]):
         return
     last = dict(found.rows("SELECT node, max(round) FROM metrics WHERE name = 'round_s' GROUP BY node"))
     alive = set(range(scenario.nodes)) - resumption.down - resumption.absent
