@@ -48,6 +48,26 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
         problem(tmp_path, {"dataset": {"name": "image_folder", "folder": "gone"}, "model": "mlp"})
 
 
+def test_a_folder_is_grey_only_if_all_its_pictures_are(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for split in ("train", "test"):
+        (tmp_path / "pics" / split / "cats").mkdir(parents=True)
+    train, test = (tmp_path / "pics" / split / "cats" for split in ("train", "test"))
+    Image.new("L", (4, 4), 51).save(train / "0.png")
+    Image.new("L", (4, 4), 102).save(test / "2.png")
+    Image.new("RGB", (4, 4), (255, 0, 51)).save(train / "1.png")
+    data = shared(image_folder(tmp_path, folder=str(tmp_path / "pics")))
+    assert torch.equal(data.train.take(torch.arange(2))[0][:, :, 0, 0], torch.tensor([[0.2] * 3, [1.0, 0.0, 0.2]]))
+    (train / "1.png").rename(test / "1.png")
+    with pytest.raises(DatasetError, match=r"1\.png has colors, and the pictures to train on have none: write"):
+        image_folder(tmp_path, folder=str(tmp_path / "pics"))
+    (test / "1.png").unlink()
+    data = shared(image_folder(tmp_path, folder=str(tmp_path / "pics")))
+    assert data.test is not None
+    assert data.test.take(torch.arange(1))[0][0, :, 0, 0].tolist() == [np.float32(0.4)]
+
+
 def test_pictures_of_16_bits_keep_them(tmp_path: Path) -> None:
     from PIL import Image
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ def _is_picture(file: Path) -> bool:
 
 
 def _pictures(folder: Path, classes: Sequence[str], size: int | None, like: _Pictures | None = None) -> _Pictures:
-    """Find a folder's pictures; mode and number of pixels are as in `like`, or else as in the first picture."""
+    """Find a folder's pictures, as large as those in `like`, or else as the first; grey where all of them are."""
     from PIL import Image
 
     files = [
@@ -102,11 +103,26 @@ def _pictures(folder: Path, classes: Sequence[str], size: int | None, like: _Pic
     if not files:
         raise DatasetError(f"{folder} has no pictures in folders of classes: lay them out as {folder}/CLASS/NAME.png")
     if like is not None:
+        if like.mode == "L" and (colored := _first_in_color(files)):
+            raise DatasetError(f"{colored} has colors, and the pictures to train on have none: write all in one way")
         return _Pictures(files, size, like.mode, like.pixels)
     with Image.open(files[0][0]) as first:
         mode = {"1": "L", "L": "L", "F": "F"}.get(first.mode, "I" if first.mode.startswith("I") else "RGB")
         pixels = first.size if size is None else (size, size)
+    if mode == "L" and _first_in_color(files):
+        mode = "RGB"
     return _Pictures(files, size, mode, pixels)
+
+
+def _first_in_color(files: Sequence[tuple[Path, int]]) -> Path | None:
+    """Find the first picture that is not grey, by what its file says of itself. None: all are grey."""
+    from PIL import Image
+
+    for file, _ in files:
+        with suppress(OSError), Image.open(file) as opened:  # one that can't be read is refused where it is read
+            if opened.mode not in ("1", "L", "LA"):
+                return file
+    return None
 
 
 def table(
