@@ -1,6 +1,7 @@
-"""The interface of a world: it places hosts, keeps time, and carries orders and reports.
+"""The interface of a world: where and how the nodes of a fleet run, such as simulated, in processes or in containers.
 
-The supervisor has the policies.
+A world starts nodes, keeps the fleet's time, and carries orders to nodes and their reports back. The supervisor, which
+uses the world, has the policies.
 
 A new world is a class like `World` here, and a `WorldEntry`: a row of `netdfl.worlds.catalog`, or an object of a
 user's module that the scenario names, `world: {kind: "package.module:ENTRY"}`.
@@ -38,7 +39,7 @@ class WorldListener(Protocol):
     """The receiver of a world's events: the supervisor. Calls come from the world's event loop and must not block."""
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Handle a report of a node or of the evaluator.
+        """Handle a report of a node, or of the evaluator, the process that judges models.
 
         The first report of each is its `Hello`, or a request for the reading of the supervisor's clock.
         """
@@ -47,9 +48,9 @@ class WorldListener(Protocol):
         """Handle the end of a running node; `how` describes it. After a crash that was reported, it is expected."""
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Handle the return of a dead node: it can run again, and not because the supervisor restarted it.
+        """Handle that a dead node can run again without the supervisor's doing, such as when its machine is back.
 
-        `keeps`: its last checkpoint still exists.
+        `keeps`: whether the node's last checkpoint still exists.
         """
 
     def refused(self, what: str, reason: FateReason = FOREIGN, src: NodeId | None = None) -> None:
@@ -93,14 +94,17 @@ class Figures:
 
 
 class World(Protocol):
-    """The world of one fleet. Whatever happened before, `aclose` removes all that the world created."""
+    """The world of one fleet: where and how its nodes run (simulated, in processes, in containers, ...), and its clock.
+
+    `aclose` removes all that the world created, whatever happened before.
+    """
 
     @property
     def clock(self) -> Clock:
         """The fleet's clock."""
 
     def recorder(self, store: Store) -> Recorder:
-        """Return the recorder of the fleet's metrics: `store` itself, or one that also writes an event log."""
+        """Return the recorder of the run's metrics and messages: `store`, or one that also writes an event log."""
 
     def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
         """Run the supervisor's coroutine `course` on this world's event loop; the first Ctrl-C calls `interrupt`."""
@@ -121,16 +125,16 @@ class World(Protocol):
         """Set the fleet's time to `at_ns`; return the reading that this machine's clock has at the fleet's time 0."""
 
     def order(self, node: NodeId, order: Order) -> None:
-        """Send an order to a node or to the evaluator; it is lost silently if the receiver is gone."""
+        """Send an order to a node or to the evaluator (which judges models); lost silently if the receiver is gone."""
 
     async def aclose(self, grace_s: float) -> Figures:
-        """Wait up to `grace_s` seconds for the processes, which were ordered to stop; then end the rest and tidy."""
+        """Wait up to `grace_s` seconds for the processes, which were ordered to stop; kill the rest and clean up."""
 
 
 class StallMonitor(Protocol):
     """A monitor that looks for stalls (nodes that wait unusually long, or in vain) in a world of virtual time.
 
-    `due_ns` is the time at which it looks next. `over` is true once nothing is worth waiting for, and the run ends.
+    `due_ns` is the time at which it looks next. `over`: whether the run should end, as nothing is worth waiting for.
     """
 
     due_ns: int
@@ -185,8 +189,8 @@ class WorldConfig:
         note: shows a message to the user.
         forkserver: a fork server that was started earlier; None: the world starts one if it needs one.
         keep_log: the file for the lines of the event log; None: only its hash is kept.
-        blueprint: data, tasks, algorithm and links of a fleet, built before; the scenario may differ from theirs in
-            events, rounds by the clock and the seed of links. None: the world builds them.
+        blueprint: data, tasks, algorithm and links of a fleet, built earlier from a scenario that may differ from
+            `scenario` in events, rounds that end by the clock, and the seed of links. None: the world builds them.
     """
 
     scenario: Scenario
@@ -228,7 +232,7 @@ class BackgroundTasks:
 
 
 _OBJECTS = 20_000
-"""New objects between two garbage collections in a real world's supervisor: 3 MB, if all are from refused calls."""
+"""New objects before the next garbage collection in a real-time supervisor: 3 MB, if all are from refused calls."""
 
 
 def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:

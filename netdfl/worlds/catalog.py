@@ -33,7 +33,7 @@ class WorldEntry:
         options: the class of the scenario's options for this world.
         make: creates the world.
         repeatable: whether the same scenario gives the same run, bit for bit.
-        resumable: whether a killed run can go on.
+        resumable: whether a run that was killed can be resumed.
         engine: creates the provider of the world's machines, for commands that inspect them without a run; None: none.
     """
 

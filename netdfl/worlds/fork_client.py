@@ -67,7 +67,7 @@ OnExit = Callable[[NodeId, Exit], None]
 
 
 class ForkServer:
-    """The client of a fork server. Create it as early as possible: the server imports torch meanwhile."""
+    """The client of a fork server, which forks every node. Create it early: the server imports torch meanwhile."""
 
     def __init__(self, process: ServerProcess) -> None:
         """Send commands to, and read answers from, the fork server in `process`, which was just started."""
@@ -183,10 +183,10 @@ class ForkServer:
         self.close()
 
     def abandon(self) -> None:
-        """Give up a server that is gone or does not answer, without waiting.
+        """Give up a server that is gone or does not answer, without waiting for its end.
 
-        A thread ends the local process that leads to it. That may take until the system that started the server notices
-        its end, too.
+        A thread ends the local process that is connected to the server, such as `srun`. This may last until the system
+        that started the server, such as Slurm, has noticed the server's end, too.
         """
         if self._ending is not None:
             return

@@ -255,7 +255,7 @@ class _Forks:
             say({"exited": {"pid": pid, "code": max(code, 0), "signal": name, "words": tail(log)}})
 
     def let_leave(self) -> None:
-        """Wait until the children have ended, at most `LEAVE_S` seconds."""
+        """Wait until the children have ended by themselves, at most `LEAVE_S` seconds."""
         until = time.monotonic() + LEAVE_S
         while self.children and time.monotonic() < until:
             time.sleep(0.05)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
-"""Nanoseconds between the decision when the fleet's time starts and that start, so that all nodes hear of it before."""
+"""Nanoseconds from the choice of the fleet's start time to that time, so that all nodes learn of it before."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class ProcessesWorld:
         return Figures(links={"layer": self.scenario.world.loss_layer})
 
     def certify(self, nodes: Sequence[NodeId], life: Life) -> Mapping[NodeId, Credentials]:
-        """Let the control server admit `nodes` with the number of restarts in `life`, and no other.
+        """Let the control server admit `nodes` with the number of restarts in `life`, and with no other number.
 
         Return the nodes' TLS credentials; none without TLS.
         """
@@ -172,7 +172,7 @@ class ProcessesWorld:
         return {node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {}
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Let the control server no longer admit `node` after `epoch` restarts, as that process of it has ended."""
+        """Let the control server refuse the process of `node` that was restarted `epoch` times: it has ended."""
         self._control.dismiss(node, epoch)
 
     # processes
@@ -231,7 +231,10 @@ class ProcessesBasedWorld:
         return self._processes.run(course, interrupt)
 
     def begin(self, at_ns: int) -> int:
-        """Start the fleet's time, and let packets flow if links act on them."""
+        """Set the fleet's time to `at_ns`, and let packets flow if links act on packets.
+
+        Return the reading of this machine's clock at the fleet's time 0.
+        """
         start_ns = self._processes.begin(at_ns)
         if self._packets is not None:
             self._packets.begin(start_ns)

@@ -112,9 +112,10 @@ async def _inspect(listing: Sequence[str], kind: str, label: str) -> list[dict[s
 
 
 async def call(command: Sequence[str], *, told: bytes | None = None) -> str:
-    """Run a command with the input `told`; return its output. Raises MachineError with the last lines of its output.
+    """Run a command and return its output; `told` is the command's standard input.
 
-    The command is killed if the calling task is canceled and, on Linux, if this process dies.
+    Raises MachineError, with the last lines of the output, if the command fails. The command is killed if the calling
+    task is canceled and, on Linux, if this process dies.
     """
     process = await asyncio.create_subprocess_exec(
         *_follow(command),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 SPARE = frozenset(("torch", "scikit-learn", "duckdb", "matplotlib", "jinja2", "packaging"))
-"""Requirements of netdfl that a node imports only if one of the tables below, or a part of the user's own, says so.
+"""Requirements of netdfl that a node needs only if a table below or a module of the user asks for them.
 
 netdfl reads one file of scikit-learn, which is copied into the image.
 """

@@ -41,7 +41,7 @@ SUPERVISOR, RUN = "netdfl.launcher", "netdfl.run"
 
 
 class ContainersWorld(ProcessesBasedWorld):
-    """The world of one fleet of containers; the evaluator is a process on this machine."""
+    """The world of one fleet of containers; the evaluator, which judges models, is a process on this machine."""
 
     def __init__(self, setting: WorldConfig) -> None:
         """Prepare the fleet by the settings. If link rules act on packets, start the forwarder of packets."""
@@ -188,13 +188,13 @@ def this_supervisor() -> str:
 
 
 def is_alive(supervisor: str) -> bool:
-    """Return whether the supervisor process of this name may be alive; it counts as alive on another machine."""
+    """Return whether the supervisor process of this name may be alive; one on another machine counts as alive."""
     host, pid, born = supervisor.rsplit("/", 2)
     return host != socket.gethostname() or _born(int(pid)) == born
 
 
 def _born(pid: int) -> str:
-    """Return the start time of a process in kernel ticks, with the boot's id; empty if there is none."""
+    """Return the start time of a process in kernel ticks, with the boot's id; empty if there is no such process."""
     try:
         ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
         return f"{ticks}@{Path('/proc/sys/kernel/random/boot_id').read_text(encoding='utf-8').strip()}"

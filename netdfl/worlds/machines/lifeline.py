@@ -34,9 +34,9 @@ def ask_each_second(line: socket.socket, patience_s: int) -> None:
 
 
 def hold(host: str, port: int, token: str) -> socket.socket:
-    """Connect this machine to the supervisor at `host` and `port`; the end of the connection shows that one is gone.
+    """Connect this machine to the supervisor at `host` and `port`; if the connection ends, the other side is gone.
 
-    `token` proves that the machine is expected. Raises OSError.
+    `token` proves that the supervisor expects this machine. Raises OSError.
     """
     line = socket.create_connection((host, port), CONNECT_S)
     try:

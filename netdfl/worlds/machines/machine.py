@@ -20,7 +20,7 @@ from netdfl.worlds.machines.lifeline import Lifeline, Lifelines
 
 
 class Offer(NamedTuple):
-    """A machine that an engine offers: the address for its nodes, and tags by which sites can choose it."""
+    """A machine that an engine offers: the address for its nodes, and tags by which a scenario's site can choose it."""
 
     address: str
     tags: Collection[str] = ()

@@ -72,17 +72,17 @@ def _turns(machines: Sequence[Machine]) -> Iterator[list[list[str]]]:
 
 
 class ClockFirstListener:
-    """A listener that delays a node's greeting, `Hello`, until it has read the supervisor's clock often enough."""
+    """A listener that delays a node's first report, its `Hello`, until the node has read the supervisor's clock."""
 
     def __init__(self, news: WorldListener) -> None:
-        """Pass all reports of nodes on to `news`, their greetings later than they come."""
+        """Pass all reports of nodes on to the listener `news`, but delay each node's `Hello`."""
         self._news = news
         self._hellos: dict[NodeId, Hello] = {}
         self.exited, self.came_back = news.exited, news.came_back
         self.refused, self.broke = news.refused, news.broke
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Pass a report on, but hold a greeting until the node's last clock question."""
+        """Pass a report on, but hold a node's `Hello` until the node's last question for the supervisor's clock."""
         if isinstance(report, Hello) and node != EVALUATOR:
             self._hellos[node] = report
             return

@@ -34,10 +34,10 @@ MOST_BYTES = 32 << 20
 
 
 class MachinesWorld(ProcessesBasedWorld):
-    """The world of one fleet on an engine's machines. The supervisor's machine runs only the evaluator."""
+    """The world of one fleet on machines of an engine (Slurm, Ray); only the evaluator runs beside the supervisor."""
 
     def __init__(self, setting: WorldConfig, engine: Engine) -> None:
-        """Store the settings, without asking the engine."""
+        """Store the settings; ask nothing yet of `engine`, which will provide the machines."""
         assert isinstance(setting.scenario.world, MachinesOptions)
         self._setting, self._scenario, self._options = setting, setting.scenario, setting.scenario.world
         everywhere = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"

@@ -11,7 +11,7 @@ from netdfl.core.process import few_collections
 from netdfl.core.rng import kept_streams
 
 A_NODE = 1000
-"""Roughly the Python objects of one node and its messages: collecting garbage before so many are new finds little."""
+"""Rough number of Python objects of a node and its messages; collecting garbage before so many are new frees little."""
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class SimulatedLedger(NodeLedger):
     """The ledger of one simulated node: counts its sent messages, and keeps details only of lost ones.
 
     Multicasts (one message to several receivers) are counted by edge only when `edges` is read or many have gathered;
-    to the same receivers, one entry serves all rounds. `before_look` is called before each reading.
+    consecutive ones to the same receivers share one entry. `before_look` is called before each reading.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SimulatedLedger(NodeLedger):
         return super().counts
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count a multicast that was handed to the fabric; `nbytes` is the size of all its messages."""
+        """Count a multicast that was handed to the simulated network; `nbytes` is the size of all its messages."""
         _, dsts, id, _ = multicast
         if id.kind is Kind.DATA and len(dsts) > 1:
             self._count_together(dsts, id)
@@ -139,7 +139,7 @@ class SimulatedLedger(NodeLedger):
 
 
 class FleetLedger:
-    """The ledger of the fleet, which implements `Ledger`.
+    """The ledger of a simulated fleet: the counts of its messages by fate (delivered, lost and so on).
 
     Fates are counted in the senders' ledgers; messages with the same fate at one instant are recorded as one outcome.
     """
@@ -158,7 +158,7 @@ class FleetLedger:
         return self._nodes[node]
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count a multicast that was handed to the fabric; `nbytes` is the size of all its messages."""
+        """Count a multicast that was handed to the simulated network; `nbytes` is the size of all its messages."""
         self._nodes[multicast.src].sent(multicast, nbytes, at_ns)
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:

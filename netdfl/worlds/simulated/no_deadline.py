@@ -22,7 +22,7 @@ def without_deadline(blueprint: Blueprint) -> Blueprint:
 
 
 class PerfectDeadlines:
-    """A source of events around another one, which ends a node's wait once no message that it lacks can arrive."""
+    """A source of events that ends a node's wait once no message that it lacks can arrive; it wraps another source."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class PerfectDeadlines:
         self._inner, self._loop, self._fabric, self._nodes, self._chosen = inner, loop, fabric, nodes, chosen
 
     def next_ns(self) -> int | None:
-        """End waits that are in vain; return the time in ns of the next event: now, if a wait has ended by this."""
+        """End waits that are in vain; return the time in ns of the next event, which is now if a wait was ended."""
         for node in self._chosen:
             self._end_wait(node)
         return self._loop.now_ns if self._loop.can_run else self._inner.next_ns()

@@ -97,7 +97,7 @@ class SimulatedNode:
 
     @cached_property
     def host(self) -> NodeHost:
-        """The object that runs the node as started last, even if it has ended since.
+        """The object that runs the node since the node's last start, even if the node has ended since then.
 
         For a node that has yet to join, a host that was never started.
         """
@@ -106,7 +106,7 @@ class SimulatedNode:
         return absent
 
     def live(self, life: Life) -> None:
-        """Start this node, and report it to the supervisor; `life` has its restarts before and how it rejoins."""
+        """Start this node and report it to the supervisor; `life` has its number of restarts and how it rejoins."""
         self.host = NodeHost(self._blueprint, self.id, life, self.parts, self._crash)
         self.ended = False
         role = Role.SERVER if self.id == self._blueprint.network.server else Role.CLIENT
@@ -125,7 +125,7 @@ class SimulatedNode:
         self.host.obey(order)
 
     def end(self) -> None:
-        """Take the node down: cancel its tasks and stop its sending."""
+        """Stop the node: cancel its tasks and its sending."""
         self.ended = True
         self.host.fall_silent()
         self._tasks.cancel()

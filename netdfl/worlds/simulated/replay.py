@@ -54,7 +54,10 @@ class RoundMemory(Protocol):
     """A store of the outcomes of local rounds, which computes an outcome that it does not have."""
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the outcome of a local round on `task`: a stored one, or the one that `round` computes now."""
+        """Return the outcome of a local round on `task`: a stored one, or the one that `round` computes now.
+
+        The result is a generator: it yields the training steps that its caller computes, and returns the outcome.
+        """
         ...
 
 
@@ -72,6 +75,7 @@ class Memory:
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
         """Return the outcome of the node's next local round: from disk, or computed by `round` and stored.
 
+        The result is a generator: it yields the training steps that its caller computes, and returns the outcome.
         Raises RunError for a full disk, or InputError for files that can't be used.
         """
         number, self._number = self._number, self._number + 1
@@ -141,7 +145,7 @@ class StoredLocalRound:
             return alone(self.solve())
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the outcome from the memory, or compute it by requests for training steps."""
+        """Yield the training steps to compute, none if the memory has the outcome; return the round's outcome."""
         return self.memory.solve(self.round, self.task)
 
 
