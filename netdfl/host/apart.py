@@ -1,7 +1,7 @@
 """Clock and files of a node that shares neither a disk nor a clock with its supervisor.
 
-Its files travel in chunks over the control plane, beside the training, one chunk at a time. The node asks several times
-for the time of the supervisor's clock; the answer with the shortest round trip has the smallest error.
+The node's files travel in chunks over the control plane, beside the training, one chunk at a time. The node asks
+several times for the time of the supervisor's clock; the answer with the shortest round trip has the smallest error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from netdfl.core.types import NodeId
 ASKS = 8
 CHUNK_BYTES = 256 * 1024
 RECEIPTS = 1 << 20
-"""Questions for the supervisor's time with this number or a higher one serve as receipts.
+"""Questions for the supervisor's time with this number or a higher one serve as receipts for files.
 
-Their answers show that the files sent before have arrived.
+Their answers show that the files that were sent before have arrived.
 """
 GROWING = ("store", "logs")
 """Folders of a run directory whose files are only appended to."""
@@ -55,7 +55,7 @@ class ClockOffset:
         self._ask(AskClock(0))
 
     def told(self, reading: ClockReading) -> None:
-        """Process the other clock's `reading`, and ask again if more are needed; ignore one that was not asked for."""
+        """Process the answer `reading` of the other clock, and ask again if needed; ignore an answer to no question."""
         if self.known or reading.number != len(self._asked_ns) - 1:
             return
         now, asked = self._monotonic_ns(), self._asked_ns[-1]
@@ -89,10 +89,10 @@ class FileUpload:
         self._arrived: dict[int, asyncio.Event] = {}
 
     async def surely(self, path: Path) -> None:
-        """Send the complete file at `path`, and return once the supervisor has written it to disk.
+        """Send the complete file at `path`, and return once the supervisor has written the file to disk.
 
-        The supervisor handles reports in order. So a question for its time follows the last part of the file, and the
-        answer to it is a receipt.
+        The supervisor handles reports in order. So a question for the supervisor's time follows the last part of the
+        file, and the answer to that question is a receipt.
         """
         await self.whole(path)
         number = RECEIPTS + len(self._arrived)

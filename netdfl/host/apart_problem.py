@@ -55,7 +55,7 @@ class ApartTask(Classification):
 
 
 class ApartProblem(TrainingProblem):
-    """The training problem of clients that keep their data to themselves."""
+    """The training problem of a fleet in which each client's data stay on the client's own machine."""
 
     @override
     def _share_out(self) -> tuple[list[NDArray[np.int64]], None]:

@@ -1,4 +1,4 @@
-"""The construction of a fleet's parts from a resolved scenario, for simulated nodes and real processes alike."""
+"""The blueprint of a fleet: the parts that all nodes share, built from a scenario, in simulated and in real time."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class Blueprint:
         return JoinPlan(round=round, peers=tuple(peers), weight=weight if is_push(self.scenario) else None)
 
     def held_weight(self, node: Node) -> float | None:
-        """Return the push-sum weight that exists at this node alone, for the record of a crash.
+        """Return the push-sum weight that only this node holds and that its crash may take away, to be recorded.
 
         None for a method without weights, and where messages carry running sums.
         """
@@ -297,7 +297,7 @@ class Blueprint:
         return range(self.network.num_nodes) if server is None else range(server, server + 1)
 
     def view(self, node: NodeId, round: int, gone: frozenset[NodeId]) -> View:
-        """Return the neighbors and mixing weights of `node` in `round`, without peers that it takes for `gone`."""
+        """Return the neighbors and mixing weights of `node` in `round`, without peers that `node` considers `gone`."""
         view = self.network.view(node, round)
         return without(view, gone, keep="columns" if self.push else "rows") if gone else view
 
@@ -330,7 +330,7 @@ class Blueprint:
 
     @cached_property
     def compared(self) -> ModelComparison:
-        """The model messages whose digests receivers record, to find a node that sends neighbors different models."""
+        """The messages whose digests receivers record, to find a node that sends different models to neighbors."""
         mixing = self.algorithm.mixing
         shares_one = getattr(mixing, "one_share", False) and shares_equally(self.scenario, self.network)
         return comparison_of(self.scenario, getattr(mixing, "same_to_all", False) or shares_one)
@@ -359,8 +359,9 @@ class Blueprint:
     ) -> Node:
         """Build the runtime of node number `node` from the given parts, ready to run.
 
-        Messages to it go to `sink`, which passes them on to its `mailbox`. `saves`: it acknowledges messages only after
-        its state is stored. `still` returns whether a pause or a crash has stopped it. `epoch` counts its restarts.
+        Messages to the node go to `sink`, which passes them on to the node's `mailbox`. `saves`: the node acknowledges
+        messages only after its state is stored. `still` returns whether a pause or a crash has stopped the node.
+        `epoch` is the number of the node's restarts.
         """
         task = self.problem.idle(device) if node == self.network.server else self.problem.task(node, device)
         return Node(

@@ -44,7 +44,7 @@ def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
 
 
 def shares_equally(scenario: Scenario, network: Network) -> bool:
-    """Return whether each node gives all its receivers equal mixing weights, in each round with compared messages."""
+    """Return whether each node gives all receivers equal mixing weights in the rounds whose messages are compared."""
     weights = getattr(network.weights, "func", network.weights)
     if weights is column:
         return True

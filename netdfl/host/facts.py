@@ -1,7 +1,7 @@
 """Facts about this machine and its network that matter for deploying a fleet.
 
-A forked child of a fork server answers, so that the server itself does not change. Questions and answers are plain
-data.
+A forked child of a fork server collects them, so that the server itself does not change. Questions and answers are
+plain data.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def facts(wanted: Json) -> dict[str, Any]:
     """Return facts about this machine, by name, such as its cores, GPUs, memory and versions of packages.
 
     `wanted` may hold a `listen` address to try, host `names` to resolve, `datasets` to look for, and `addresses`
-    (`host:port`) of nodes. Each of these addresses that is on this machine is bound once, to find ports that are taken.
+    (`host:port`) of nodes. Each of these addresses that belongs to this machine is bound for a moment, to find ports
+    that other processes use.
     """
     return {
         "host": socket.gethostname(),
@@ -137,7 +138,7 @@ def _open_files() -> int:
 
 
 def _taken(where: str) -> str:
-    """Return the reason why a node can't listen at `where` (`host:port`); empty if it can, or on another machine."""
+    """Return why a node can't listen at `where` (`host:port`); empty if it can, or if that is another machine."""
     host, _, port = where.rpartition(":")
     address = _address(host.strip("[]"))
     return _listens(address, int(port)) if address and not _listens(address) else ""

@@ -20,7 +20,7 @@ ON_NODES = ("crash", "pause", "resume", "slow_down")
 
 
 def by_node(events: Sequence[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
-    """Return the events that act at each node: on the node itself, or on links at the start of its rounds."""
+    """Return the events that each node carries out: its own, and changes of links at the start of its rounds."""
     found: dict[NodeId, list[CompiledEvent]] = {}
     for event in events:
         if event.action in ON_NODES or (event.acts_on_links and event.at_round is not None):
@@ -51,8 +51,8 @@ class FaultInjection:
     def begin(self, after_round: int | None = None) -> None:
         """Set the timers. After a restart of the node, skip events of rounds up to `after_round`, and past events.
 
-        Of the skipped events only lasting changes of the node's computing speed are carried out again. One that ends by
-        itself is not, because it is unknown when it began.
+        Of the skipped events, only lasting changes of the node's computing speed are carried out again. A slow-down of
+        limited duration is not, because the time of its start is unknown.
         """
         now = self._clock.now_ns()
         if after_round is not None:
@@ -66,7 +66,7 @@ class FaultInjection:
                 self._pace(list(group))
 
     def end(self) -> None:
-        """Cancel the timers of the node's own events, because the node has ended or crashed."""
+        """Cancel the timers of the node's own events, because the node has ended or crashed; events of links stay."""
         for timer in self._timers:
             timer.cancel()
 

@@ -1,4 +1,4 @@
-"""The evaluation of a round: of the average of its nodes' models, and of some single models.
+"""The evaluation of models after a round: of the average of the nodes' models, and of some nodes' own models.
 
 At most two models are in memory in addition to the average.
 """
@@ -31,7 +31,7 @@ Read = Callable[[], ModelSnapshot]
 MEANS = {"test_": "mean_local_", "personal_": "mean_personal_"}
 """Prefixes of the names of one local model's metrics, each with the prefix for the metric's mean over the nodes."""
 ALONE = "test_"
-"""Prefix of those metrics of local models that are recorded for each single node, in addition to their mean."""
+"""Prefix of the metrics of a node's own model that are recorded for each node, in addition to their mean over nodes."""
 
 
 def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
@@ -43,9 +43,9 @@ def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str,
 
 
 def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, float]:
-    """Evaluate the average of `models`, and some of them alone, as the scenario asks; return the metrics by name.
+    """Evaluate the average of `models`, and as many of them singly as the scenario asks; return the metrics by name.
 
-    `models` has a function for each node that reads its model; it is called more than once.
+    `models` has a function for each node that reads its model; the function is called more than once.
     """
     wanted, problem = blueprint.scenario.evaluation.local, blueprint.problem
     local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
@@ -62,12 +62,12 @@ def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, floa
 
 
 def _num_begun(blueprint: Blueprint, models: Collection[NodeId]) -> int:
-    """Return the number of nodes that have begun: those that crashed count, those that are still to join do not."""
+    """Return the number of nodes that have begun: crashed nodes count, nodes that have yet to join do not."""
     return sum(node in models or node not in blueprint.joiners for node in blueprint.evaluated)
 
 
 class _KeptBuffers:
-    """The module buffers of the first model whose push-sum weight is not 0, and of the model that was read last."""
+    """The module buffers of two models: the first one read whose push-sum weight is not 0, and the one read last."""
 
     first: Kept = NOTHING
     last: Kept = NOTHING
@@ -89,8 +89,8 @@ def judge_average(
     Node i has a vector x_i and a push-sum weight w_i (1 without push-sum); its model is z_i = x_i / w_i. The average is
     the sum of all x_i over the sum of all w_i; if no node has weight, there is none. `consensus_distance` is the root
     of the mean over nodes of |z_i - average|^2; a node without weight has no z_i and is left out. At most `local`
-    models are evaluated alone, by `judge_local`; `of_node` gives the names of their metrics. `weight_sum` is the sum of
-    all w_i over `begun`, the number of nodes that have begun, crashed ones among them (None without push-sum).
+    models are evaluated singly, by `judge_local`; `of_node` gives the names of their metrics. `weight_sum` is the sum
+    of all w_i over `begun`, the number of nodes that have begun, including crashed ones (None without push-sum).
     """
     together = _short_rows(list(read.values()))
     average, weights = averaged(list(read.values())) if together is None else together.averaged()
@@ -104,7 +104,7 @@ def judge_average(
 
 
 class _ModelRows(NamedTuple):
-    """Short model vectors as the rows `x` of one array: fewer numpy calls, and the same results bit for bit."""
+    """Short model vectors as the rows `x` of one array, for fewer numpy calls with the same results, bit for bit."""
 
     x: NDArray[Any]
     weights: list[float]
@@ -120,7 +120,7 @@ class _ModelRows(NamedTuple):
         return vector(total / weights, self.x.dtype), weights
 
     def _with_mass(self) -> NDArray[np.bool_]:
-        """Return for each node whether its push-sum weight is not 0, like `has_mass` for one."""
+        """Return for each node whether its push-sum weight is not 0, as the function `has_mass` does for one node."""
         return np.abs(self.weights) >= LEAST_WEIGHT
 
     def squares(self, average: Tensor) -> list[float]:

@@ -1,4 +1,4 @@
-"""The storage of a node's state, in a checkpoint or in memory, from which the node restarts."""
+"""The storage of a node's state, in a checkpoint file or in memory, from which the node restarts after a crash."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class StateKeeper(Protocol):
     saves: bool
 
     async def save(self, node: Node, state: NodeState) -> None:
-        """Store `state` at the end of a round, if it is one to store. Raises RunError if it can't be written."""
+        """Store `state` at the end of a round, if this round's state is to be stored. Raises RunError if that fails."""
         ...
 
     def load(self, fresh: NodeState) -> tuple[NodeState, Remembered | None]:
-        """Return the stored state, and the records of messages that the node must remember over a restart.
+        """Return the stored state, and the stored records of messages that the node must still know after a restart.
 
         `fresh` is a new state with tensors of the same shapes; the result is (`fresh`, None) if nothing was stored.
 
@@ -45,7 +45,7 @@ class MemoryStateKeeper(StateKeeper):
     """The storage of a node's state in memory, for a node that restarts within the same process."""
 
     def __init__(self, *, returns: bool) -> None:
-        """Store states only if the node `returns`: the schedule lets it restart with its state."""
+        """Store states only if the node `returns`, that is, the schedule lets the node restart with its state."""
         self.saves = returns
         self._kept: tuple[NodeState, Remembered] | None = None
 
@@ -75,8 +75,8 @@ class CheckpointFile(StateKeeper):
     ) -> None:
         """Write below `directory`: each round if the node `returns`, else every `every` rounds and at the end.
 
-        `returns`: the schedule lets it restart with its state. `ship` uploads a file: if given, the checkpoint of each
-        `every` rounds counts as durable only once it is uploaded.
+        `returns`: the schedule lets the node restart with its state. `ship` uploads a file: if given, a checkpoint that
+        `every` asks for counts as durable only once it is uploaded.
         """
         self._ship = ship
         self.path = directory / CHECKPOINTS / f"{node:03d}.safetensors"
@@ -84,7 +84,7 @@ class CheckpointFile(StateKeeper):
         self._returns, self._every = returns, every
 
     async def save(self, node: Node, state: NodeState) -> None:
-        """Write the state if this round's is to be stored; the node sends the next round's messages only afterwards."""
+        """Write the state if this round's is to be stored. The node sends the next round's messages only afterwards."""
         if not self._is_due(state.round, node.num_rounds):
             return
         memory = remember(node)

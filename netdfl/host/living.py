@@ -1,4 +1,4 @@
-"""A node on the real clock: it starts a server, runs, and leaves the network in good order or by a crash."""
+"""A node in real time: it starts a server, runs its rounds, and leaves the network in good order or by a crash."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ from netdfl.transport.grpc.transport import Service
 
 FLUSH_S = 0.25
 STOPPED_S = 1.0
-"""Seconds from which on a standstill of the process is reported: other nodes can't tell it from a slow link."""
+"""Seconds of standstill of the process from which on it is reported: other nodes can't tell it from a slow link."""
 MOST_REPORTS = 400
-"""The most progress reports per second of all nodes together, not counting a node's report that it began a round.
+"""The most progress reports per second of all nodes together, not counting the reports that a round has begun.
 
-A thousand took a tenth of a processor.
+A thousand per second took a tenth of a processor.
 """
 
 
 class Controller(ReportStream, Protocol):
-    """The party to which a running node reports, and which tells it when it may end.
+    """The party to which a running node reports, and which decides when the node may end.
 
-    It is a supervisor at the other end of a stream. A node that runs without one writes its reports into a journal.
+    It is a supervisor at the other end of a stream. A node that runs without a supervisor writes its reports into a
+    journal. `launched`: whether it is a supervisor.
     """
 
     launched: bool
@@ -68,14 +69,14 @@ class NodeConfig:
     Attributes:
         node: the node.
         life: the number of restarts before, and how the node rejoins after a crash.
-        device: the device for its computing.
-        directory: the directory of its files.
-        worker: runs its computing.
-        endpoint: its address and identity.
-        services: services that its server offers besides messages.
+        device: the device for the node's computing.
+        directory: the directory of the node's files.
+        worker: runs the node's computing.
+        endpoint: the node's address, and the identity of its run.
+        services: services that the node's server offers besides messages.
         hosted: all nodes of its process, if this node records the memory and CPU use of the process; else empty.
-        shares_disk: whether it shares a disk with the controller; if not, its files are uploaded.
-        shares_clock: whether it shares a clock with the controller; if not, the controller's time is asked for.
+        shares_disk: whether the node shares a disk with the controller; if not, the node's files are uploaded.
+        shares_clock: whether the node shares a clock with the controller; if not, it asks for the controller's time.
         monotonic_ns: returns the time of this machine in ns.
     """
 
@@ -101,10 +102,13 @@ def record_name(node: NodeId, epoch: int, shares_disk: bool) -> str:
 
 
 class LivingNode:
-    """One node in real time, from a start to its end or crash; its `NodeHost` acts in the same way in virtual time."""
+    """One node in real time, from a start to its end or crash.
+
+    The node's `NodeHost` (`host`) does the part that is the same in virtual time.
+    """
 
     def __init__(self, blueprint: Blueprint, birth: NodeConfig, superior: Controller) -> None:
-        """Prepare the node with the configuration `birth`, without starting it; it reports to `superior`."""
+        """Prepare the node with the configuration `birth`, without starting the node; it reports to `superior`."""
         seed_streams(blueprint.streams.integer("process", birth.node, birth.life.epoch))
         self.blueprint, self.id, self.superior = blueprint, birth.node, superior
         self.clock, self.crashing = RealClock(birth.monotonic_ns(), birth.monotonic_ns), asyncio.Event()
@@ -151,7 +155,7 @@ class LivingNode:
         self.host = NodeHost(blueprint, birth.node, birth.life, parts, self.crashing.set)
 
     def obey(self, order: Order) -> None:
-        """Carry out an order, except an order to stop, which the controller handles."""
+        """Carry out an order, except the order to stop, which the controller handles."""
         match order:
             case Stop():
                 return
@@ -173,7 +177,7 @@ class LivingNode:
             self.host.obey(start)
 
     def attend(self) -> None:
-        """Start to ask for the controller's time, if its clock is another one. Call this once connected to it."""
+        """Begin to ask for the controller's time if the controller has another clock. Call this once connected."""
         if self._offset is not None:
             self._offset.begin()
 
@@ -230,7 +234,7 @@ class LivingNode:
         await work()
 
     async def _crashed(self) -> None:
-        """Wait for a scheduled crash of the node; return once the models of its finished rounds are delivered."""
+        """Wait for a scheduled crash; return once the evaluator can find the models of the node's finished rounds."""
         await self.crashing.wait()
         grace_s = self.blueprint.scenario.transport.close_grace / NS_PER_S
         with suppress(TimeoutError):
@@ -238,7 +242,7 @@ class LivingNode:
                 await self.models.delivered()
 
     async def _tick(self) -> None:
-        """Write the record and report progress, a few times a second.
+        """Write the record and report progress, a few times per second.
 
         A new round is reported at once, other progress less often in a large fleet.
         """
@@ -256,7 +260,7 @@ class LivingNode:
                 said, due_s = self.host.round, time.monotonic() + apart_s
 
     async def _nap(self) -> None:
-        """Sleep until the next write; record an event `stopped` if the process stood still over a second longer."""
+        """Sleep until the next write; record an event `stopped` if the process stood still for over a second."""
         began_s, cpu_s = time.monotonic(), time.process_time()  # the fleet's clock is set at the start
         await asyncio.sleep(FLUSH_S)
         late_s = time.monotonic() - began_s - FLUSH_S

@@ -1,6 +1,6 @@
 """Measurements of the network between two machines: the round trip of a few bytes, and the rate of a stream.
 
-One machine runs a server, the other connects to it; both know a token. netdfl's own transport takes no part: the
+One machine runs a server, the other connects to it; both know a token. netdfl's own transport is not involved: the
 results hold for any TCP connection.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 CONNECT_S, QUIET_S = 3.0, 3.0
 PINGS = 10
 RATE_S, RATE_BYTES = 0.2, 8 << 20
-"""A stream's rate is measured for so many seconds, or so many bytes if they come first, without its first quarter."""
+"""A stream's rate is measured over this many seconds or bytes, whichever ends first, without the first quarter."""
 UNCOUNTED = 0.25
 _TOKEN_BYTES, _PING, _STREAM = 32, b"p", b"s"
 _PIECE = bytes(1 << 16)

@@ -11,7 +11,7 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.transport.shared_memory.memory import SharedMemory
 
 MOST_VECTORS = 8
-"""The most message bodies for which a node has room in shared memory; further ones travel inside their messages.
+"""The most message bodies of a node that fit in shared memory at a time; further ones travel inside their messages.
 
 A body takes room while it is unread or waits on a slow link.
 """
@@ -23,9 +23,9 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def shared_memory(blueprint: Blueprint, nodes: Sequence[NodeId]) -> SharedMemory | None:
-    """Return shared memory for a few model vectors of each of `nodes`; None if all travel inside their messages.
+    """Return shared memory for a few model vectors of each of `nodes`; None if vectors must travel inside messages.
 
-    Pages are taken when they are first written, so most nodes use two or three vectors.
+    A page of memory is allocated when it is first written, so most nodes use two or three vectors.
     """
     nbytes, least = 4 * blueprint.problem.dim, getattr(blueprint.scenario.world, "shared_from", None)
     part = min(MOST_VECTORS * (nbytes + BESIDE_BYTES), int(MOST_OF_FREE * free_bytes()) // len(nodes))

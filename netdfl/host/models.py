@@ -1,4 +1,4 @@
-"""The hand-over of nodes' models for evaluation: a model vector and its push-sum weight, in memory or in a file."""
+"""The hand-over of nodes' models to the evaluator: a model vector and its push-sum weight, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class ModelSnapshot(NamedTuple):
 
 
 class Models(Protocol):
-    """The destination of a node's models: the models to be evaluated, and the last one if the scenario saves it."""
+    """The destination of a node's models: those to be evaluated, and the last one if the scenario saves it."""
 
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """Hand over a node's model of `round`, to be evaluated during the next round.
+        """Hand over a node's model at the end of `round` to the evaluator, which evaluates it during the next round.
 
         `kept` are module buffers that the node does not share.
         """
@@ -63,7 +63,7 @@ class ModelsInMemory(Models):
     ) -> None:
         """Put the models of `node` into `found`; save the last round's model below `directory`.
 
-        `report` tells the supervisor that a model is there.
+        `report` sends the supervisor a report that a model is there.
         """
         self._directory, self._node, self._found, self._report = directory, node, found, report
 
@@ -82,7 +82,7 @@ class ModelsInMemory(Models):
 
 
 class ModelFiles(Models):
-    """Models that are written to files, for the evaluator to read or for upload.
+    """Models that are written to files, which the evaluator reads or the node uploads.
 
     A model is written later, without a copy: nobody may change its vector in place meanwhile.
     """
@@ -96,7 +96,7 @@ class ModelFiles(Models):
     ) -> None:
         """Write the models of `node` below `directory`, while the method `write` runs.
 
-        `report` tells the supervisor of each file; `ship`, if given, uploads the file to it.
+        `report` sends the supervisor a report of each file; `ship`, if given, uploads the file to the supervisor.
         """
         self._directory, self._node, self._report, self._ship = directory, node, report, ship
         self._due: asyncio.Queue[tuple[int, ModelSnapshot]] = asyncio.Queue(maxsize=2)
@@ -130,7 +130,7 @@ class ModelFiles(Models):
 
 
 def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
-    """Return the path of a node's snapshot of a round, which is deleted after evaluation."""
+    """Return the path of the file with a node's model of a round, which is deleted after evaluation."""
     return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class NodeTransport(Transport, Protocol):
-    """A transport with the additional methods that a real node's host needs."""
+    """A transport with the additional methods that the host of a node in real time needs."""
 
     async def start(self) -> str:
         """Start to listen for messages; return this node's address. Raises MachineError."""
@@ -62,22 +62,22 @@ class NodeTransport(Transport, Protocol):
     async def hand_over(self) -> None:
         """Let sent messages leave the node, record those neither delivered nor lost as `in_flight`, and send no more.
 
-        A crash of the node follows.
+        Called when the node crashes by the schedule.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """The address of a real node, and the identity of the run whose messages it accepts.
+    """The address of a node in real time, and the identity of the run whose messages the node accepts.
 
     Attributes:
         listen: the address, `host:port`; port 0 is any free one.
         run_id: the id of the run.
         scenario_hash: the hash of the scenario.
-        credentials: with them, the node speaks mutual TLS.
+        credentials: keys and certificate for mutual TLS; None: no TLS.
         memory: the memory for large message bodies that processes share; None: they share none.
-        shared: the server and connections that nodes of one process have in common; None: the node is alone.
+        shared: the server and connections that the nodes of one process have in common; None: the node has its own.
         secret: the fleet's secret, by which calls prove that they come from the fleet; None: it has none.
     """
 
@@ -100,10 +100,10 @@ def make_transport(
     services: Sequence[Service] = (),
     report: Callable[[CoreFlows], None] = lambda _: None,
 ) -> tuple[NodeTransport, Meter]:
-    """Return the transport of `node` after `epoch` restarts, and the delay meter of its emulated links.
+    """Return the transport of `node`, which restarted `epoch` times, and the delay meter of its emulated links.
 
-    Its server offers the gRPC `services` too. `ledger` records sent messages. `report` tells the supervisor which
-    messages now cross core links, the shared links of an emulated underlay.
+    The node's server offers the gRPC `services` too. `ledger` records sent messages. `report` sends the supervisor
+    the messages that now cross core links, which are links that several paths of an emulated underlay share.
     """
 
     from netdfl.transport.grpc.transport import GrpcTransport  # simulated nodes need no gRPC
@@ -138,7 +138,7 @@ def make_transport(
 
 
 def message_options(blueprint: Blueprint) -> GrpcOptions:
-    """Return the scenario's gRPC options, with the bounds that follow from the fleet.
+    """Return the scenario's gRPC options, with the limits that follow from the fleet.
 
     By default `max_message` allows a model vector and three more vectors of its size. Where all nodes are on one
     machine, without TLS, a receiver reads only a little ahead, as a stranger could make it store that much for each
@@ -160,7 +160,7 @@ def message_options(blueprint: Blueprint) -> GrpcOptions:
 
 
 LOOKAHEAD_AT_HOME = 64 * 1024
-"""Bytes that a receiver may read ahead where all nodes are on one machine: without delay, more would not be faster."""
+"""Bytes that a receiver may read ahead if all nodes are on one machine, where more would not be faster."""
 
 _NEW = (Fate.DELIVERED, Fate.LATE)
 
@@ -177,7 +177,7 @@ class PausableSink:
     ) -> None:
         """Deliver into `mailbox` while open; begin open. `refused` gets each message that `admission` rejects, and why.
 
-        The digests of messages that `compared` chooses are stored, of those that are new to the mailbox.
+        Digests are stored for the messages that `compared` chooses, if the mailbox did not have them before.
         """
         self._mailbox, self._admission, self._refused = mailbox, admission, refused
         self._compared_rounds, self._every = compared
@@ -202,7 +202,7 @@ class PausableSink:
             callback()
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Pass the messages to the mailbox, and return the fate of each: taken, refused, or None if it must wait."""
+        """Pass the messages to the mailbox, and return the fate of each: accepted, refused, or None if it must wait."""
         if self.closed:
             return [None] * len(messages)
         if self._admission is None or not any(map(self._admission.objection, messages)):
@@ -216,7 +216,7 @@ class PausableSink:
 
     @property
     def digests(self) -> list[Scalar]:
-        """The round, sender, sender's number of restarts and digest of each received message that is to be compared."""
+        """The received messages to compare, each as its round, sender, sender's number of restarts, and digest."""
         return [[*which, digest] for which, digest in self._came.items()]
 
     def _note(self, message: Message, fate: Fate | None) -> None:
@@ -225,7 +225,7 @@ class PausableSink:
             self._came[which] = f"{FrameWriter.checksum(message.payload):016x}"
 
     def refusal(self, message: Message) -> Fate | None:
-        """Return the fate of a message that is not admitted, and count it; None if the message may be delivered."""
+        """Return the fate of a message that is not admitted, and report its refusal; None if it may be delivered."""
         if self._admission is None or not (why := self._admission.objection(message)):
             return None
         self._refused(message, why)

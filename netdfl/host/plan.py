@@ -44,7 +44,7 @@ class RunPlan:
         shares_disk: whether the process shares a disk with the supervisor; if not, files travel over the control plane.
         shares_clock: whether it shares a clock with the supervisor; if not, it asks for the supervisor's time.
         share_memory: nodes that are forked from one process and share memory for large message bodies.
-        luggage: the first files that a process without the supervisor's disk needs: contents in base64, by name.
+        luggage: files for a process that can't read the supervisor's disk: contents in base64, by name.
         tells_versions: whether nodes report their versions of packages, which may differ from the supervisor's.
     """
 
@@ -61,7 +61,7 @@ class RunPlan:
     tells_versions: bool = False
 
     def settled(self, folder: Path) -> RunPlan:
-        """Unpack the files in `luggage` into `folder`; return the plan for a process that uses `folder` alone."""
+        """Unpack the files in `luggage` into `folder`; return a plan for a process that reads and writes only there."""
         unpack({name: b64decode(content) for name, content in self.luggage.items()}, folder)
         (folder / "snapshots").mkdir()
         return replace(self, directory=str(folder), scenario_directory=str(folder), luggage={})
@@ -82,11 +82,11 @@ class Command:
     Attributes:
         nodes: the nodes; -1 is the evaluator.
         device: the device for their computing.
-        life: the number of restarts before, and how they rejoin after a crash.
+        life: the number of restarts before, and how the nodes rejoin after a crash.
         address: the address at which they listen.
         port: the port at which they listen; 0: any free one.
         namespace: the network namespace that the process enters; None: it stays in its own.
-        credentials: the nodes' keys for mutual TLS, if they speak it; they reach the process by a pipe, and no file.
+        credentials: the nodes' keys for mutual TLS, if they use it; sent to the process by a pipe, never in a file.
     """
 
     nodes: tuple[NodeId, ...]
@@ -104,7 +104,7 @@ def read(kind: type[T], plain: object) -> T:
 
 
 def spread(device: str, num_gpus: int, num_nodes: int) -> list[str]:
-    """Return one device per node: `auto` uses the GPUs in turn if there are any, else the CPU.
+    """Return one device per node: `auto` assigns the GPUs in turn if there are any, else the CPU.
 
     Raises:
         MachineError: the scenario asks for a GPU that this machine does not have.
@@ -123,7 +123,8 @@ def spread(device: str, num_gpus: int, num_nodes: int) -> list[str]:
 def pack(scenario: Scenario) -> dict[str, bytes]:
     """Return the contents of the files that another machine needs, by file name.
 
-    They are the scenario, the files that it names and its modules. The scenario has the new names of the files.
+    These are the scenario, the files that it names, and the user's modules. The scenario in the result names the files
+    by their new names.
     """
     names = {str(path): f"{NAMED}/{number}-{path.name}" for number, path in enumerate(named_files(scenario))}
     files = {name: Path(path).read_bytes() for path, name in names.items()}
@@ -149,7 +150,7 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> None:
 
 
 def carried_modules(scenario: Scenario) -> dict[str, Path]:
-    """Return the files of the user's modules, and those beside them in packages, by their names on another machine."""
+    """Return the user's modules and the files beside them in packages: local paths by their names elsewhere."""
     files = {}
     for part in files_beside(str(scenario.folder)) if scenario.file is not None else ():
         inside = (file for file in sorted(part.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)

@@ -15,7 +15,7 @@ Figures = Mapping[str, float]
 
 
 class FleetProblem(Protocol):
-    """The problem that a fleet solves, created once per process before nodes are forked, which share its data."""
+    """The problem that a fleet solves: a process creates it once, and the nodes forked from it share its data."""
 
     @property
     def dim(self) -> int:
@@ -34,7 +34,7 @@ class FleetProblem(Protocol):
 
     @property
     def shares_digest(self) -> str:
-        """A digest of the clients' shares of the data, equal on all machines; empty where each has data of its own."""
+        """A digest of the clients' shares of the data, equal on all machines; empty if each client has its own data."""
         ...
 
     def task(self, node: NodeId, device: str) -> Task:
@@ -42,11 +42,11 @@ class FleetProblem(Protocol):
         ...
 
     def idle(self, device: str) -> Task:
-        """Return the task of a node that holds no data, the server's, on `device`."""
+        """Return the task of a node without data, such as a server, on `device`."""
         ...
 
     def move_to(self, device: str) -> None:
-        """Evaluate models on `device` from now on, as a process that has tasks there does."""
+        """Evaluate models on `device` from now on, in a process that has tasks there."""
         ...
 
     def evaluate(self, x: Tensor, kept: Kept, *, alone: bool) -> Figures:

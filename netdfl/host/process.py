@@ -185,7 +185,7 @@ class HostedNode:
         node: NodeId,
         common: ProcessResources,
     ) -> None:
-        """Prepare `node` without starting it; `common`: the resources that its process's nodes share."""
+        """Prepare `node` without starting it; `common` holds the resources that all nodes of the process share."""
         self.alone = command.nodes == (node,)
         credentials = command.credentials.get(node)
         channels = common.control or control_channels(common.secret, credentials)
@@ -214,7 +214,7 @@ class HostedNode:
         self.node, self.epoch = LivingNode(blueprint, birth, self.attendance), command.life.epoch
 
     async def main(self) -> int:
-        """Run the node, answer others until the supervisor orders to stop, and leave; return the exit code."""
+        """Run the node, answer others until the supervisor orders a stop, and leave; return the exit code."""
         node = self.node
         try:
             address = await node.transport.start()

@@ -53,7 +53,7 @@ class ToyProblem:
         return self.tasks[node]
 
     def idle(self, device: str) -> IdleTask:
-        """Return the server's task: it starts at client 0's point, and has the clients' mean curvature; on the CPU."""
+        """Return the server's task, on the CPU: it starts at client 0's point, with the clients' mean curvature."""
         import torch
 
         first = self.tasks[0]

@@ -31,9 +31,9 @@ from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 from netdfl.training.trial import EXAMPLES, fit_ways
 
 FEW_CLASSES, RARE = 20, 3
-"""More classes than these, with fewer training examples each on average, are hardly classes."""
+"""With more classes than this, and fewer training examples than `RARE` per class, targets are hardly classes."""
 SETTLING = 1024
-"""The most training examples from which a model's running statistics (of batch normalization) are computed anew."""
+"""The most training examples from which a model's running statistics (of batch normalization) are recomputed."""
 
 
 class TrainingProblem:
@@ -70,7 +70,10 @@ class TrainingProblem:
 
     @property
     def shares_digest(self) -> str:
-        """A digest of the clients' shares of the data, by number and class, as inputs may differ in rounding."""
+        """A digest of the clients' shares of the data, by the numbers and classes of their examples.
+
+        The inputs are left out, as they may differ in rounding between machines.
+        """
         found = blake2b(str(len(self.shared.train)).encode(), digest_size=6)
         labels = self.shared.labels
         for numbers in (*self.parts, *([] if labels is None else [labels])):
@@ -82,7 +85,7 @@ class TrainingProblem:
         return outcome(self.model, self.model.flat(), examples, len(examples)).loss
 
     def fit_ways(self, local: object) -> list[str]:
-        """Turn off faster computations whose results differ from plain PyTorch's for the local solver `local`.
+        """Turn off faster computations whose results, for the local solver `local`, differ from plain PyTorch's.
 
         Return notes about this for the user.
         """
@@ -114,7 +117,7 @@ class TrainingProblem:
             yield f"partition {split.partition.kind} is not used: the data are given by client"
 
     def _odd_targets(self) -> Iterator[str]:
-        """Yield a sentence if targets learned as classes are hardly classes, such as prices, or if numbers may be."""
+        """Yield a sentence if targets learned as classes are hardly classes (prices, say), or numbers might be some."""
         labels = self.shared.labels
         if labels is None:
             yield from self._whole_numbers()
@@ -129,7 +132,7 @@ class TrainingProblem:
                 yield f"{told}, and the largest is {most}: number them from 0, as a model has an output for each"
 
     def _whole_numbers(self) -> Iterator[str]:
-        """Yield a sentence if the default loss learns a few whole numbers of a floating-point type as numbers."""
+        """Yield a sentence if the targets are a few whole numbers in floating point, learned as numbers by default."""
         train = self.shared.train
         targets = train.y if isinstance(train, Samples) else None
         if getattr(self.spec, "loss", "") != "auto" or not isinstance(targets, Tensor):
@@ -184,9 +187,9 @@ class TrainingProblem:
 
     @property
     def judged_dim(self) -> int | None:
-        """Length of a model vector for evaluation.
+        """Length of a model vector for evaluation; None if only some nodes add module buffers to it.
 
-        None if clients add statistics of their own and a server has none.
+        Clients have buffers of their own then, and a server has none.
         """
         own = self.model.policy == "local" and self.model.buffers.size > 0
         return None if own else self.dim
@@ -233,7 +236,7 @@ class TrainingProblem:
             return in_memory(self.shared.test)
 
     def _drawing(self, *key: Key) -> AbstractContextManager[object]:
-        """Fix the random draws of a user's code during evaluation, so that results are repeatable."""
+        """Return a context in which a user's code draws the same random numbers in each evaluation."""
         return seeded(self.streams.integer("judging", *key), torch.device(self.device))
 
     def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
@@ -298,8 +301,8 @@ class TrainingProblem:
     def _judging(self, x: Tensor, kept: Kept, examples: Examples, *, alone: bool) -> Iterator[Tensor]:
         """Set the module buffers that belong to the model `x`; yield `x` with its running statistics.
 
-        With `alone`, `x` is one node's model and has its buffers `kept`. An average has no buffers: those that one node
-        `kept` are recomputed by passes over training examples in training mode.
+        With `alone`, `x` is one node's model and has its buffers `kept`. An average has no buffers: the buffers `kept`
+        of one node are recomputed by passes over training examples in training mode.
         """
         if not alone and (kept or self.model.keeps_buffers):
             kept = self.model.renewed(x, kept, self._batches(examples, x.device))
@@ -313,7 +316,7 @@ class TrainingProblem:
         return self.shared.train.only(self.parts[node])
 
     def _settled(self, x: Tensor, examples: Examples) -> Tensor:
-        """Return a model vector with running statistics; compute missing ones from training examples."""
+        """Return `x` with running statistics; if it lacks them, they are computed from training `examples`."""
         if not self.model.buffers.size or len(x) > self.model.num_trained:
             return x
         return self.model.settled(x, self._batches(examples, x.device))

@@ -1,4 +1,4 @@
-"""The workers that compute for a host's nodes, on their share of the cores and at the scheduled pace."""
+"""The workers that compute for the nodes of a process, on their share of the cores and at the scheduled speed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from netdfl.training.alone import one_by_one
 
 T = TypeVar("T")
 STARVED_S = 0.02
-"""A local round that lacked a processor for less than this many seconds is not recorded as such."""
+"""A local round that had no processor for less than this many seconds is not recorded as short of a processor."""
 
 
 class PacedWorker(Worker, Protocol):
     """A worker that can be paused, and whose local rounds take `factor` times their usual time.
 
-    `cpu_s` is the processor time of the last local round in seconds, if the round lacked a processor: if this is less
-    than half of the round's time, and at least `STARVED_S` less; else None.
+    `cpu_s` is the processor time of the last local round in seconds if the round was short of a processor, that is, if
+    it had one for less than half of its time and lacked one for over `STARVED_S` seconds; else None.
     """
 
     factor: float
@@ -38,10 +38,10 @@ class PacedWorker(Worker, Protocol):
 
 
 class SlowWorker:
-    """A `PacedWorker` in real time. Its threads compute during a pause, but no result is read."""
+    """A `PacedWorker` in real time. Its threads go on computing during a pause, but nobody reads a result meanwhile."""
 
     def __init__(self, worker: Worker) -> None:
-        """Compute by `worker`, at first at its own pace."""
+        """Compute by `worker`, at first at that worker's own speed."""
         self._worker = worker
         self.factor = 1.0
         self.cpu_s: float | None = None
@@ -72,7 +72,8 @@ class SlowWorker:
 def make_worker(blueprint: Blueprint, hosted: int) -> ThreadWorker:
     """Create the worker of a process with `hosted` nodes.
 
-    It has a thread per node, up to its share of the cores, or computes the nodes that train together in batches.
+    Its threads are one per node, up to the process's share of the cores; or it computes nodes that train at the same
+    time in batches.
     """
     num_processes = -(-len(blueprint.node_ids) // getattr(blueprint.scenario.world, "nodes_per_process", 1))
     threads = max(1, min(hosted, cores() // num_processes))
