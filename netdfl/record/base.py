@@ -36,8 +36,8 @@ class WaitRecord(NamedTuple):
         step: the step.
         kind: the kind of the awaited messages.
         since_ns: when the wait began.
-        until_ns: when it ended.
-        deadline_ns: the longest that it was allowed to take; None: no limit, or answers of the awaited nodes set it.
+        until_ns: when the wait ended.
+        deadline_ns: the most time that the wait could take; None: no limit, or the awaited nodes' answers set one.
         ended: `came`: enough messages arrived; `deadline`: time ran out or nobody answered; `gone`: every missing node
             counts as gone; `lost`: a later message or an answer showed that a message was lost; `skipped`: the
             scenario's `wait.on_stall: skip` ended a stall.

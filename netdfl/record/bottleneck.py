@@ -43,7 +43,7 @@ class Bottleneck(NamedTuple):
 
 
 class _Load:
-    """The load of one shared link: for each message its times of sending and arrival, and the seconds it needs."""
+    """The load of a shared link: when each of its messages was sent and arrived, and its seconds at the link's rate."""
 
     def __init__(self, rows: Sequence[tuple[float, float, float]]) -> None:
         self._sent, self._arrived, self._takes = (np.array(column) for column in zip(*rows, strict=True))

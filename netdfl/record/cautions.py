@@ -70,10 +70,10 @@ class Caution:
 
 
 def find_cautions(observed: Observations, facts: RunFacts, not_finite: Sequence[str]) -> list[Caution]:
-    """Return all cautions about a run, the most serious first; `not_finite` are sentences about its broken values.
+    """Return all cautions about a run, the most serious first.
 
-    Of models that are far too large, only those of the first such round count, as later ones may come from mixing
-    these.
+    `not_finite` are sentences about the run's values that are not finite. If models were far too large, only those of
+    the first such round count, because later ones may come from mixing these.
     """
     broken = [
         *(Caution(CautionKind.NOT_FINITE, text) for text in not_finite),
@@ -166,7 +166,7 @@ def _weight(observed: Observations, facts: RunFacts) -> Iterator[Caution]:
 
 
 def _lost_with(observed: Observations, never_came: int) -> str:
-    """Return with what the push-sum weight was lost that nodes lack at the end: states of nodes, and messages."""
+    """Return a phrase about how the missing push-sum weight was lost, or nothing: ` with the state of node 3`."""
     gone = sorted({*observed.lost_states, *(c.node for c in observed.crashes), *(d.node for d in observed.deaths)})
     states = f"the states of nodes {some_of(gone)}" if len(gone) > 1 else f"the state of node {some_of(gone)}"
     messages = "the message" if never_came == 1 else f"the {never_came:,} messages"
@@ -175,5 +175,5 @@ def _lost_with(observed: Observations, never_came: int) -> str:
 
 
 def _crashed_weight(observed: Observations) -> float:
-    """Return the push-sum weight of nodes that ended too early; where nobody knows it, the 1 that a node began with."""
+    """Return the push-sum weight of nodes that ended too early; if unknown, the 1 that a node began with."""
     return sum(1.0 if each.weight is None else each.weight for each in observed.crashes) + len(observed.deaths)

@@ -48,7 +48,7 @@ class Leg(NamedTuple):
 
     Attributes:
         cause: the use of this time.
-        seconds: its length.
+        seconds: the length of the time span.
         nodes: the nodes that were waited for; for time on a link, the sender and the receiver of the message;
             for the end of a stalled run, the nodes that waited first.
         why: the reason why the nodes that were waited for were behind.
@@ -69,12 +69,12 @@ class Leg(NamedTuple):
 
 
 class Standstill(NamedTuple):
-    """The stalls in which a run ended.
+    """The nodes of the stalls (waits that nothing ends) in which a run ended.
 
     Attributes:
-        waiting: the nodes that wait in them, at their roots or behind these.
-        roots: those of them at the roots.
-        culprits: the nodes that wait for nothing and that the roots wait for.
+        waiting: all nodes that wait in a stall.
+        roots: the nodes that wait first; the other waiting nodes wait for these.
+        culprits: the nodes that the roots wait for, and that wait for nothing themselves.
     """
 
     waiting: frozenset[NodeId] = frozenset()
@@ -83,7 +83,7 @@ class Standstill(NamedTuple):
 
     @classmethod
     def of(cls, stalls: Iterable[Mapping[str, Any]]) -> Self:
-        """Return the nodes in all `stalls` and deadlocks of a `result.json` that were not over."""
+        """Return the nodes of those `stalls` and deadlocks, as in `result.json`, that had not ended."""
         lasting = [each for each in stalls if not each.get("over")]
         roots, behind, culprits = (
             frozenset(node for each in lasting for node in each.get(name, ()))
@@ -102,8 +102,9 @@ def critical_path(history: History, total_s: float, end: Standstill = NO_STANDST
     """Return the parts of the critical path, from the run's end back to its start.
 
     Their seconds add up to `total_s`, or to the recorded length of the run. In a round that never ended, time of
-    unknown use counts as training, up to the usual training time of the node. Who waits in a stall at the run's `end`
-    is not behind: its last leg names the stalls' culprit, if that was down or stood still, else their roots.
+    unknown use counts as training, up to the usual training time of the node. A node that waits in a stall at the run's
+    `end` does not count as behind: the last part of the path names the node that the stall waits for, if it was down or
+    stood still, else the nodes that wait first.
     """
     return list(_PathWalk(history, end).legs(total_s))
 
@@ -170,7 +171,7 @@ class _PathWalk:
         """Yield the time in which finished nodes waited for nodes several rounds behind.
 
         `ends` has the time of each node's last action, the latest first. Return the moment and node at which the path
-        goes on.
+        continues.
         """
         for (end, node), (others, _) in pairwise(ends):
             lag = self._final - self._history.round_at(node, others)
@@ -234,7 +235,7 @@ class _PathWalk:
             yield Leg(TimeUse.REST, other - seconds)
 
     def _ended(self, node: NodeId, at: float) -> bool:
-        """Return whether the work of `node` at the time `at` belongs to a round that the node finished."""
+        """Return whether `node` finished the round to which its work at the time `at` belongs."""
         rounds = self._history.rounds.get(node, ())
         place = bisect_left(rounds, at, key=lambda each: each.end)
         return place < len(rounds) and rounds[place].begin < at
@@ -254,7 +255,7 @@ class _PathWalk:
     # a node waits
 
     def _waited(self, node: NodeId, wait: TimedWait) -> Legs[Moment]:
-        """Yield the causes of a wait of `node`; return the moment and node at which the chain of causes continues."""
+        """Yield the causes of a wait of `node`; return the time and node at which the chain of causes continues."""
         src, sent, arrived = wait.last_src, wait.last_sent, wait.arrived
         if wait.ended == WaitEnd.CAME and src is not None and sent is not None and arrived is not None:
             arrived = max(wait.since, min(arrived, wait.until))

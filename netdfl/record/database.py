@@ -21,7 +21,7 @@ TableName: TypeAlias = Literal["messages", "metrics", "events", "waits", "resour
 TABLES: Sequence[TableName] = get_args(TableName)
 TotalsName: TypeAlias = Literal["link_totals", "round_totals"]
 TOTALS: Sequence[TotalsName] = get_args(TotalsName)
-"""The tables of counts over all messages, including messages without a row in a sampled record."""
+"""The tables of message counts, which include messages without a row in a record that holds only a sample of them."""
 
 
 def _columns(text: str) -> Mapping[str, str]:
@@ -54,9 +54,9 @@ MOST_S = 1e9
 MOST_NBYTES = 1 << 50
 LEAST_MEMORY = 1 << 29
 MEMORY_A_BYTE = 32
-"""Bytes of memory to allow for each byte of a store, besides `LEAST_MEMORY`: a row takes at least 3 bytes on disk."""
+"""Bytes of memory allowed per byte of a store, on top of `LEAST_MEMORY`: a row takes at least 3 bytes on disk."""
 MOST_THREADS = 4
-"""The most threads of a database. Each takes up to 64 MiB to read JSON lines, however few; 16 filled `LEAST_MEMORY`."""
+"""The most threads of a database. To read JSON lines, however few, a thread takes 64 MiB: 16 filled `LEAST_MEMORY`."""
 _LOCKED = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access")
 
 
@@ -84,7 +84,7 @@ def closed_database(files: Sequence[Path], memory: str) -> DuckDBPyConnection:
 
 
 def _restricted(memory: str, folders: Sequence[str], files: Sequence[str]) -> DuckDBPyConnection:
-    """Open an empty database that may, for good, open nothing but what is in `folders`, and `files`."""
+    """Open an empty database that can open only files in `folders` and the `files`; this limit can't be lifted."""
     import duckdb
 
     database = duckdb.connect()
@@ -158,7 +158,7 @@ def _sound(table: TableName | TotalsName, num_nodes: int | str) -> str:
 def _read(table: TableName | TotalsName, pieces: RowFiles, more: str) -> str:
     """Return an SQL query for all rows in the files `pieces`.
 
-    With the option `more`, `, filename = true`, a column `filename` has each row's file.
+    `more` is empty, or the option `, filename = true`, which adds a column `filename` with each row's file.
     """
     columns, name = COLUMNS[table], ", filename" if more else ""
     parts = []

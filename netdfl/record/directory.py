@@ -129,7 +129,7 @@ def _make_new(parent: Path, name: str) -> Path:
 
 
 def _check_latest(parent: Path) -> None:
-    """Raise InputError if what would be the link `latest` is a folder, which would be taken for the newest run."""
+    """Raise InputError if `latest`, which should be a link to the newest run, is a folder, which looks like a run."""
     latest = parent / "latest"
     if latest.is_dir() and not latest.is_symlink():
         raise InputError(

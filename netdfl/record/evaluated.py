@@ -79,7 +79,7 @@ def course_of(found: Sequence[EvaluatedValue]) -> dict[str, float | None]:
 
 
 def reach_of(run: Run, series: Series, target: float | Mapping[str, Any]) -> dict[str, object]:
-    """Return the rounds, bytes and seconds after which the fleet first reached `target`.
+    """Return the round, bytes and seconds at which the fleet first reached `target`; None for each if it never did.
 
     A `target` is an accuracy, or a mapping with `metric` and `at_least` or `at_most`.
     """

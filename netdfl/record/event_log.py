@@ -154,7 +154,7 @@ def content_digest(payload: Payload) -> str:
 
 
 class LoggingRecorder:
-    """A `Recorder` that writes to both a store and an event log; events and waits go to the store alone."""
+    """A `Recorder` that writes to both a store and an event log; events and waits go only to the store."""
 
     def __init__(self, store: Store, log: EventLog) -> None:
         """Record to `store` and `log`."""

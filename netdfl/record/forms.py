@@ -32,7 +32,7 @@ Place: TypeAlias = Annotated[list[Annotated[float, Field(ge=-1e6, le=1e6)]], Fie
 MOST_SITES = 20_000
 MOST_CORE_LINKS = 200_000
 OPEN = ConfigDict(extra="allow")
-"""Configuration of a file's schema by which the file may have more fields than are read."""
+"""Configuration of a file's schema: the file may have fields that netdfl does not read."""
 
 
 @with_config(OPEN)

@@ -66,9 +66,9 @@ class TimedWait(NamedTuple):
 
 
 class EndedRound(NamedTuple):
-    """A round that a node finished: begin and end, number, and seconds of training.
+    """A round that a node finished: begin and end in seconds, number, and seconds of training.
 
-    `cpu` is the processor time of the training, where that is less than `train`.
+    `cpu` is the processor time of the training, where it is less than `train`.
     """
 
     begin: float
@@ -94,8 +94,8 @@ class History:
         waits: the waits of each node.
         rounds: the finished rounds of each node.
         outages: the outages of each node.
-        taken_for_gone: for (node, peer), the time in seconds from which the node considered the peer gone and waited
-            for it no more.
+        taken_for_gone: for (node, peer), the time in seconds from which on the node considered the peer gone and no
+            longer waited for it.
         sent_all_the_same: (node, peer, round) of each message that a node sent to a peer although it considered the
             peer gone.
     """
@@ -107,7 +107,7 @@ class History:
     sent_all_the_same: Collection[tuple[NodeId, NodeId, int]] = ()
 
     def sent_nothing(self, src: NodeId, dst: NodeId, round: int, until: float) -> bool:
-        """Return whether `src` sent `dst` nothing for `round` up to the time `until`, as it considered `dst` gone."""
+        """Return whether `src` sent `dst` nothing for `round` by the time `until`, because it considered `dst` gone."""
         since = self.taken_for_gone.get((src, dst), inf)
         return since <= until and (src, dst, round) not in self.sent_all_the_same
 
@@ -169,7 +169,7 @@ class History:
 
 
 def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, str, float, float]]:
-    """Return the times in which nodes were absent, down or paused, as (node, kind of the first event, begin, end).
+    """Return the times in which nodes were absent, down or paused: (node, kind of the first event, begin, end).
 
     Times are in seconds; an outage that has not ended has an infinite end. `rows` runs an SQL query.
     """

@@ -17,9 +17,9 @@ def find_holder(run: Path) -> int | None:
 
 
 def holder_of(lock: Path) -> int | None:
-    """Return the id of the process that holds the lock, a file; None if none does, or if the system can't tell.
+    """Return the id of the process that holds the lock file `lock`; None if none does, or if the system can't tell.
 
-    The system's own table is read, never a file of a run, so that no run directory can name a process.
+    The id comes from the system's own table, never from a file of a run, so that no run directory can name a process.
     """
     try:
         found = os.stat(lock, follow_symlinks=False)

@@ -123,9 +123,9 @@ class Judgement(NamedTuple):
 
     Attributes:
         verdict: the verdict.
-        reasons: sentences; none for `pass` and `done`.
+        reasons: sentences that say what the run did not meet; none for `pass` and `done`.
         exit_code: the exit code of `netdfl run`.
-        entries: for each reason, the entry of `expect` or the default rule that it breaks.
+        entries: for each reason, the entry of `expect` or the default rule that the run did not meet.
         met: for `pass`, a sentence about each failure that `expect` demands and that occurred.
     """
 

@@ -22,9 +22,9 @@ MOST_ROWS, MOST_CELL, MOST_TEXT = 500, 300, 2000
 MOST_SHOWN = 5
 """The most rows of the table for which the nodes' timelines are kept."""
 MOST_NODES = 24
-"""The most nodes whose timeline is kept. Nodes come first that the difference between the two runs reached first."""
+"""The most nodes whose timeline is kept: those in which the two runs first differed come first."""
 MOST_ITEMS = 2000
-"""The most bars (spans of a node's activity) and messages that are kept of one run, some 80 kB: the earliest."""
+"""The most bars (spans of a node's activity) and messages that are kept of one run, some 80 kB: the earliest ones."""
 BARS = ("mixing", "training", "waiting", "paused", "down")
 """The activities of a node that its timeline shows as bars; a later one in this list is drawn above earlier ones."""
 
@@ -66,10 +66,10 @@ class LanesForm(TypedDict):
 
 @with_config(OPEN)
 class PartingForm(TypedDict):
-    """The schema of a blame table's row with timelines: where the run without the row's cause first differs.
+    """The schema of the timelines for a row of a blame table, with the moment at which the runs first differ.
 
-    `lanes` are the timelines of nodes in both runs. Where both runs went the same way, `at_s` is None and there are
-    none.
+    The runs are the run itself and one without the row's cause. `lanes` are the timelines of nodes in both runs. If the
+    runs never differ, `at_s` is None and there are no timelines.
     """
 
     row: Count
@@ -125,7 +125,7 @@ _BLAME: TypeAdapter[BlameForm] = TypeAdapter(Annotated[BlameForm, AfterValidator
 def kept_blame(run: Run) -> BlameForm | None:
     """Return the result of `netdfl blame` on a run.
 
-    None if there is none, or if the run has gone on or was run anew since then.
+    None if there is none, or if the run was continued or repeated after it.
 
     Raises:
         InputError: the file is damaged.

@@ -34,7 +34,11 @@ class Layout:
         *,
         sampled: bool,
     ) -> None:
-        """Lay out nothing yet; `sampled` says that the store has files of totals, which count every message."""
+        """Prepare to create tables in `database`; create none yet.
+
+        `script` has the scheduled link changes. `sampled`: whether the store has files of totals, which count every
+        message.
+        """
         self.database = database
         self._store, self._num_nodes = store, num_nodes
         self._tables: Sequence[TableName | TotalsName] = (*TABLES, *TOTALS) if sampled else TABLES
@@ -58,7 +62,7 @@ class Layout:
             self._laid_out = wanted
 
     def hold(self) -> None:
-        """Create the tables, those with at most MOST_HELD bytes in memory. Raises the same errors."""
+        """Create the tables, and copy each of up to MOST_HELD bytes into memory. Raises the errors of `refresh`."""
         files, views = self._find(), {}
         self._laid_out = None
         for table in self._tables:
@@ -69,7 +73,7 @@ class Layout:
         self._create(views)
 
     def release(self) -> None:
-        """Drop the copies in memory; `refresh` creates the tables again."""
+        """Drop the tables that `hold` copied into memory; `refresh` creates the tables again."""
         for table in self._tables:
             self.database.execute(f"DROP TABLE IF EXISTS held_{table}")
 
@@ -87,6 +91,6 @@ class Layout:
 
 
 def _sizes(files: Files) -> Sequence[tuple[Path, int]]:
-    """Return the files of metrics and events, with their bytes: they decide which changes a run has reached."""
+    """Return the files of metrics and events with their sizes in bytes: they tell which changes a run has reached."""
     tables: tuple[TableName, ...] = ("metrics", "events")
     return [(file, file.stat().st_size) for table in tables for of in files[table] for file in of]

@@ -8,10 +8,10 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import EngFormatter, LogFormatterSciNotation
 
 PLAIN = (1e-4, 1e6)
-"""The numbers from and to which a label is written without a power of ten."""
+"""The range of numbers whose labels are written without a power of ten."""
 
 ALL_BELOW = (1.0, 0.6)
-"""The lengths of an axis, in powers of ten, up to which some of the digits between them have labels, and all have."""
+"""The lengths of an axis, in powers of ten, below which some and below which all digits between powers have labels."""
 
 
 def label_logs(axis: Axis, unit: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The printed output of a run's node processes, from its folder `logs`: whole, or as it comes."""
+"""The printed output of a run's node processes, from its folder `logs`: read as a whole, or while it is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netdfl.core.files import read_end, read_from
 
 _NAME = re.compile(r"(?P<first>\d{3,})(?:-(?P<second>\d{3,}))?(?:-(?P<life>\d{1,2}))?\.log")
 PIECE = 1 << 20
-"""The most bytes that are read of a log at a time; more than that without an end comes in several lines."""
+"""The most bytes that are read of a log at a time; a longer line is split into several."""
 
 
 class LogLine(NamedTuple):

@@ -161,7 +161,7 @@ class Outlier(NamedTuple):
 
     @classmethod
     def first_of(cls, events: Iterable[NodeEvent]) -> list[Self]:
-        """Return the first model and the first push-sum weight of each sender that `events` of receivers tell of."""
+        """Return each sender's first outlying model and first outlying push-sum weight, from receivers' `events`."""
         first: dict[tuple[object, str], Self] = {}
         found = [event for event in events if event[3] == "outlier"]
         for _, node, round, _, said in sorted(found, key=lambda event: (event[2], event[0], event[1])):
@@ -206,7 +206,7 @@ class Equivocation(NamedTuple):
 
 
 def some_of(nodes: Sequence[NodeId]) -> str:
-    """Return the numbers of nodes as text, of many only the first and how many more there are."""
+    """Return node numbers as text: of many nodes, only the first ones, and how many more there are."""
     more = [f"{len(nodes) - MOST_NAMED} more"] * (len(nodes) > MOST_NAMED)
     return ", ".join([*map(str, nodes[:MOST_NAMED]), *more])
 

@@ -46,17 +46,17 @@ def read_provenance(run: Path) -> Provenance | None:
 def read_sources(run: Path) -> Sources | None:
     """Return the sources of the run in the directory `run`; None if it has no provenance.
 
-    A file is known by its name, as runs of two machines have it at two places. Raises InputError if the provenance is
-    damaged.
+    A file is identified by its name, because its path may differ between machines. Raises InputError if the provenance
+    is damaged.
     """
     made = read_provenance(run)
     return None if made is None else dict(_sources(made))
 
 
 def differing_sources(runs: Mapping[str, Sources | None]) -> dict[str, dict[str, str]]:
-    """Return in which modules, named files and packages runs differ: for each of these, what each run has of it.
+    """Return the modules, named files and packages in which runs differ, each with the version or digest of each run.
 
-    `runs` has their sources by name. Runs without sources are left out.
+    `runs` has the runs' sources by name. Runs without sources are left out.
     """
     found = {name: sources for name, sources in runs.items() if sources is not None}
     differing = (each for each in dict.fromkeys(key for of in found.values() for key in of) if _differs(each, found))

@@ -48,7 +48,7 @@ class Death(NamedTuple):
 
 
 UNPLANNED = ("training_error", "died")
-"""Kinds of events about unplanned ends of nodes: of two at one instant, the first says why the other came."""
+"""Kinds of events about unplanned ends of nodes; of two at one instant, the first in this list is the reason."""
 
 
 def find_deaths(run: Run) -> list[Json]:
@@ -95,13 +95,13 @@ def restarts_of(events: Iterable[NodeEvent], shares: ShareRecord) -> list[dict[s
 
     A node that joined late has the state `none`, and no time of a crash.
 
-    Where its state was lost, `lost_weight` is the push-sum weight that it held when it crashed (None where it was
-    killed), minus the `shares` in it that came again after the crash or that their senders still keep. Once it has
-    rejoined, `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None: nobody's, and
-    `reason` says why), and `new_weight` the weight that it began with. Both weights are None for methods without
-    weights.
+    If a node lost its state, `lost_weight` is the push-sum weight that the node held when it crashed (None if it was
+    killed), minus those of the `shares` in it that arrived again after the crash or that their senders still keep. Once
+    the node has rejoined, `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
+    nobody's, and `reason` says why), and `new_weight` the push-sum weight that it began with. Both weights are None for
+    methods without weights.
 
-    `events` come in order of time, at one instant in that of `RETURNS`.
+    `events` are in order of time; events of one instant are in the order of `RETURNS`.
     """
     crashed: dict[NodeId, dict[str, Any]] = {}
     back: dict[NodeId, dict[str, Any]] = {}
@@ -130,7 +130,7 @@ def restarts_of(events: Iterable[NodeEvent], shares: ShareRecord) -> list[dict[s
 
 
 def lost_states(restarts: Iterable[Json]) -> list[NodeId]:
-    """Return the nodes that came back without their state, and with it lost push-sum weight, known or not."""
+    """Return the nodes that returned without their state and so lost its push-sum weight, known or unknown."""
     lost = {each["node"] for each in restarts if each["state"] == "lost" and each["lost_weight"] != 0}
     return sorted(lost)
 
@@ -150,7 +150,7 @@ class Crash(NamedTuple):
 
     @classmethod
     def last_of(cls, events: Iterable[NodeEvent], ended: Collection[NodeId]) -> list[Self]:
-        """Return the crashes among `events`, in order of time, that no restart of the node follows.
+        """Return the crashes among `events`, which are in order of time, after which the node did not restart.
 
         Nodes that `ended` their last round are left out.
         """
@@ -172,9 +172,9 @@ def find_crashes(run: Run) -> list[Crash]:
 
 
 def counts_the_living(run: Run) -> bool:
-    """Return whether `weight_sum` of a finished run with absent nodes is over the living, as older versions had it.
+    """Return whether `weight_sum` of a finished run counts only living nodes, as it did in older versions of netdfl.
 
-    The figure is in the event log, so such a run has another hash when it is played again.
+    The figure is part of the event log, so such a run has another hash when it is simulated again.
     """
     if not run.finished or run.result.get("weight_sum") is None or "crashed" in run.result:
         return False
@@ -195,9 +195,9 @@ class GivenUpCounts(NamedTuple):
     """Counts of the messages that their senders gave up: they stopped repeating them though no acknowledgement came.
 
     Attributes:
-        messages: the number of these messages.
-        lost: how many of them did not reach their receivers' states.
-        lost_weight: the push-sum weight that is gone with these; 0 for methods without weights.
+        messages: the number of given-up messages.
+        lost: how many of these are not in the state of their receiver.
+        lost_weight: the push-sum weight in these lost messages; 0 for methods without weights.
     """
 
     messages: int

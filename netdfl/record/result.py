@@ -110,7 +110,7 @@ _NOT_FINITE = (
 
 
 def _equivocal(run: Run) -> list[Equivocation]:
-    """Return, for each sender, the first round in which it sent its neighbors different messages without a restart."""
+    """Return, for each sender, the first round in which it sent its neighbors different messages without restarting."""
     found: dict[tuple[int, int, int], dict[str, set[int]]] = {}
     for node, text in run.rows("SELECT node, details->>'digests' FROM events WHERE kind = 'came' AND node IS NOT NULL"):
         for row in read_list(text):
@@ -127,7 +127,7 @@ def _equivocal(run: Run) -> list[Equivocation]:
 def summarize(run: Run, facts: RunFacts) -> Summary:
     """Compute the contents of `result.json`, including the verdict, from the record of `run`.
 
-    It makes many queries: hold the run's tables first.
+    This makes many queries: load the run's tables first, by `Run.held`.
     """
     observed, messages, given_up, restarts, deaths = StoredRecord.of(run)
     figures, cautions, judgement = conclude(observed, facts)

@@ -145,7 +145,7 @@ class Run:
         return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
 
     def _read(self, work: Callable[[], T], *, hold: bool = False) -> T:
-        """Return the result of `work`, which queries the tables; create these anew unless `held` has loaded them."""
+        """Return the result of `work`, which queries the tables; create the tables first, unless `held` loaded them."""
         import duckdb
 
         with self._reading():
@@ -237,7 +237,7 @@ class Run:
         return Layout(connect(store, writes), store, self._num_nodes, self._script, sampled=sampled)
 
     def _refuse_emptied(self) -> None:
-        """Raise InputError if the run ended with messages or rounds: it would be read as one that had none."""
+        """Raise InputError if the run recorded messages or rounds: its emptied store must not pass for an empty run."""
         if not self.finished:
             return
         if self.result.get("messages", {}).get("sent") or (self.fleet or {}).get("rounds_done"):

@@ -67,7 +67,7 @@ def read_script(path: Path) -> list[ScheduledChange]:
 
 
 def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) -> None:
-    """Create the table `script` in `database`, with a row for each scheduled change of links; one is needed."""
+    """Create the table `script` in `database`, with a row for each scheduled change of links; `script` is not empty."""
     columns = "at_ns BIGINT, at_round INTEGER, until_round INTEGER, ends BOOLEAN, kind VARCHAR, entry INTEGER, "
     database.execute(f"CREATE OR REPLACE TEMP TABLE script ({columns} place VARCHAR, change VARCHAR)")
     parts = ", ".join("unnest(?)" for _ in ScheduledChange._fields)

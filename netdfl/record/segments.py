@@ -123,7 +123,7 @@ def size(of: RowFiles) -> int:
 
 
 SHRUNK = 10
-"""The bytes of lines divided by the bytes of the segment made of them, roughly."""
+"""Rough ratio of the bytes of JSON lines to the bytes of the segment that is made of them."""
 
 
 def _nbytes(files: Iterable[Path]) -> int:

@@ -113,9 +113,9 @@ class ShareRecord:
         return [each for (share, life), each in given_up.items() if not self._is_taken(share, life)]
 
     def twice(self) -> Iterator[WeighedShare]:
-        """Yield push-sum shares in states lost by crashes that exist elsewhere, too: their weight is not lost.
+        """Yield push-sum shares that crashes lost but that also exist elsewhere, so that their weight is not lost.
 
-        They came again to their receiver, or their sender keeps them.
+        A share exists elsewhere if it arrived at its receiver again, or if its sender keeps it.
         """
         for each in self.repeated:
             if self._is_taken(each.share, self._life_of_sender(each), each.at):
@@ -131,17 +131,20 @@ class ShareRecord:
         return sum(lost < at for lost in self.state_lost.get(node, ()))
 
     def _by_life(self, shares: Iterable[WeighedShare]) -> dict[tuple[Share, int], WeighedShare]:
-        """Return the last event about each share, by the share and the life of its sender's state."""
+        """Return the last event about each share, by the share and the number of its sender's earlier state losses."""
         ordered = sorted(shares, key=lambda each: (each.at, each.weight))
         return {(each.share, self._life(each.share[0], each.at)): each for each in ordered}
 
     def _life_of_sender(self, repeated: WeighedShare) -> int:
-        """Return the life of its sender's state in which a share was sent that its receiver took again."""
+        """Return how often the sender had lost its state when it sent the share that its receiver took again."""
         came = [each for each in self.arrived.get(repeated.share, ()) if each.at <= repeated.at]
         return self._life(repeated.share[0], max(came).sent if came else repeated.at)
 
     def _is_taken(self, share: Share, life: int, before: float = inf) -> bool:
-        """Return whether a push-sum share was part of its receiver's state before the time `before`."""
+        """Return whether a push-sum share was part of its receiver's state before the time `before`.
+
+        `life` is the number of its sender's state losses before the share was sent.
+        """
         came = sorted(each for each in self.arrived.get(share, ()) if each.at < before)
         until = min(before, self.returned.get(share[1], 0))  # a node that stays away keeps what it had
         for at in self.untaken.get(share, ()):
@@ -150,11 +153,14 @@ class ShareRecord:
         return bool(self._of_life(came, share, life))
 
     def _is_lost(self, share: Share, life: int) -> bool:
-        """Return whether the receiver added a share to its state, lost that in a crash, and did not get it again."""
+        """Return whether the receiver added a share to its state, lost that in a crash, and never got the share again.
+
+        `life` is the number of the sender's state losses before the share was sent.
+        """
         again = [each.at for each in self.repeated if each.share == share and self._life_of_sender(each) == life]
         last = max([*self._of_life(self.arrived.get(share, ()), share, life), *again], default=inf)
         return self._is_taken(share, life) and last <= max(self.state_lost.get(share[1], ()), default=-inf)
 
     def _of_life(self, came: Iterable[ShareArrival], share: Share, life: int) -> list[float]:
-        """Return when the arrivals `came` of a share happened that were sent in one life of its sender's state."""
+        """Return the times of the arrivals in `came` whose share was sent after `life` state losses of its sender."""
         return [each.at for each in came if self._life(share[0], each.sent) == life]

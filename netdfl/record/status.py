@@ -165,7 +165,7 @@ class FleetStatus:
 
 
 class Display(Protocol):
-    """A view of a fleet while it runs."""
+    """A view of a fleet while it runs, such as the terminal's."""
 
     def update(self, status: FleetStatus) -> None:
         """Show the current status. The call must be fast, and may come after every change."""

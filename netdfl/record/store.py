@@ -55,7 +55,7 @@ LinkKey: TypeAlias = tuple[NodeId, NodeId, Fate]
 RoundKey: TypeAlias = tuple[str, int, int, Fate]
 """The messages of one kind and round that ended alike: (kind, number of the sender's restarts, round, fate)."""
 MOST_TOTALS = 50_000
-"""The most totals by link that are held in memory; with this many they are written, whether they have grown or not."""
+"""The most totals by link that are held in memory; when there are so many, all are written, grown or not."""
 Figures: TypeAlias = tuple[int, NodeId | None, int, Mapping[str, float]]
 """Metrics of one round: time (ns), node, round, and values by metric name. Each value becomes a row."""
 

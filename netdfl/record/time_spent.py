@@ -16,7 +16,7 @@ from netdfl.record.history import EndedRound, History, LagReason, NodeOutage, Ti
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
-"""Uses of the run's time below this share of it are in `result.json`, but not in the sentence about the time."""
+"""Uses of the run's time below this share of it are listed in `result.json`, but not named in the sentence about it."""
 MOST_NODES = 2
 MOST_PARTS = 4
 

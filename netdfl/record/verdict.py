@@ -17,11 +17,11 @@ from netdfl.record.observations import Observations, RunFacts
 
 MASS_TOLERANCE = 1e-6
 MASS_ERROR = "mass error"
-"""The beginning of the reason by which a resumed run's verdict is unknown, and stays so."""
+"""The beginning of the reason for which a resumed run's verdict is, and remains, unknown."""
 NAMES = {"mean_local": "mean_local_accuracy", "mean_personal": "mean_personal_accuracy"}
 """Names under which the record holds metrics that have another name in `expect`."""
 LAST = ("test_accuracy", "mean_local", "mean_personal", "test_loss", "error", "consensus_distance", "weight_sum")
-"""Metrics of which the value at the last evaluation counts for the verdict."""
+"""Metrics whose value at the last evaluation counts for the verdict."""
 
 
 class Conclusion(NamedTuple):
@@ -75,7 +75,7 @@ def figures_of(observed: Observations, facts: RunFacts) -> dict[str, float | Non
 
 
 def _not_finite(observed: Observations) -> Iterator[str]:
-    """Yield a sentence for each node whose loss was not finite, the average model included.
+    """Yield a sentence for each node whose loss was not finite, and for the average model if its loss was not.
 
     Also yield one for each sender of messages that were not finite and were mixed.
     """
