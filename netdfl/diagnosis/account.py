@@ -1,7 +1,8 @@
-"""The account of a node: its report to the diagnosis, with its state, its wait, and the counts of its messages by edge.
+"""The account of a node: a report about itself for the diagnosis of stalls (nodes that wait too long, or in vain).
 
-An account is plain data that JSON can hold. So a supervisor gets from nodes in other processes what a simulation reads
-in its own process, and the diagnosis treats both alike.
+It has the node's state, its wait, and the counts of the messages that it sent on each edge. An account is plain data
+that JSON can hold. So a supervisor gets from nodes in other processes what a simulation reads in its own process, and
+the diagnosis treats both alike.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class WaitAccount:
 
 
 class WaitInBrief(NamedTuple):
-    """A node's present wait in short: its round, the awaited nodes (empty if unknown), and the time of its start."""
+    """A node's present wait in brief: its round, the awaited nodes (empty if unknown), and when it began, in ns."""
 
     round: int
     awaited: tuple[NodeId, ...]
@@ -114,7 +115,10 @@ class EdgeAccount:
     slots: tuple[tuple[str, int, tuple[StepRun, ...]], ...] = ()
 
     def was_sent(self, id: LogicalId, epoch: int) -> bool:
-        """Return whether the message `id` was sent over this edge after `epoch` restarts of its sender (0: none)."""
+        """Return whether the sender sent the message `id` over this edge in its life number `epoch`.
+
+        A life lasts from a start of a node to its end; 0 is the first.
+        """
         return any(
             first <= id.at <= last
             for each, life, runs in self.slots
@@ -174,7 +178,7 @@ class Account:
     stack: str = ""
 
     def is_past(self, slot: StepId) -> bool:
-        """Return whether the node is past the step `slot`, so that it sends no message of that step unless asked."""
+        """Return whether the node has passed the step `slot`, so that it sends no message of it unless asked."""
         if self.state is State.FINISHED:
             return True
         return self.round > slot[0] if self.next is None else self.next > slot
@@ -267,13 +271,13 @@ def wait_in_brief(node: Node) -> WaitInBrief | None:
 
 
 def waits_in_vain(account: Account, server: NodeId) -> bool:
-    """Return whether a client waits only for its `server` and has no unread message, so has nothing left to do."""
+    """Return whether a client waits only for its `server` and has no unread message: it has nothing left to do."""
     wait = account.wait
     return wait is not None and wait.essential and wait.sources == (server,) and not wait.have and not account.early
 
 
 def _busy_since_ns(node: Node) -> int:
-    """Return the time from which on a node has not waited: it worked, or fetched a model from a neighbor."""
+    """Return the time since which a node has not waited: it has worked, or fetched a model from a neighbor."""
     return max(node.born_ns, node.waits.went_on_ns) if node.models.since_ns is None else node.models.since_ns
 
 
@@ -308,7 +312,10 @@ def _waiting(node: Node) -> WaitAccount | None:
 
 
 def _sending(ledger: NodeLedger, outgoing: OutgoingMessages) -> WaitAccount | None:
-    """Return the wait of a send held up by a full mailbox: for room at the receiver with most messages under way."""
+    """Return the wait of a send that a full mailbox holds up.
+
+    It waits for room at the receiver to which this node has the most messages under way.
+    """
     multicasts, since_ns = outgoing.held_up
     dsts = [dst for multicast in multicasts for dst in multicast.dsts]
     counts = [(dst, edges[dst]) for edges in (ledger.edges, ledger.aside) for dst in dsts if dst in edges]

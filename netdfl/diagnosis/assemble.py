@@ -1,8 +1,8 @@
 """The assembly of a fleet's snapshot from its nodes' reports: for each wait, where each awaited message is or was lost.
 
-A node knows its own wait, and the messages that it sent. It does not know the fate of a message that it awaits. Here
-the report (account) of the receiver, with its wait, is joined with the sender's, with the fate of the message, and with
-the schedule (outages of links), so that a diagnosis can say whether the message can still come.
+A node knows its own wait, and the messages that it sent. It does not know what became of a message that it awaits.
+Here the report (account) of the receiver, with its wait, is joined with the sender's, which knows what became of the
+message, and with the schedule (outages of links), so that a diagnosis can say whether the message can still come.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_FLYING = 4
 GIVEN_UP = tuple(reason_of_loss(Fate.failed(FateReason(how))) for how in ("unavailable", "deadline"))
 """The reasons of loss by which a connection reports that it stopped trying to deliver a message.
 
-Where link rules act on packets, a link that is down causes it.
+If link rules act on packets, a link that is down causes such losses.
 """
 BY_EVENTS, BY_RESET, BY_NAME = (LOSS, DOWN), RESET, SCRIPTED
 
@@ -46,11 +46,11 @@ class DownNode:
     """A node that can't report its waits, because it is down.
 
     Attributes:
-        state: its state, which says why it is down.
-        round: its round when it went down.
+        state: the node's state, which says why it is down.
+        round: the node's round when it went down.
         since_ns: since when it is down.
         back_ns: when the scenario lets it return; None: never.
-        keeps: whether it returns with the state of its last round's end, and repeats `round`.
+        keeps: whether it returns with the state that it had at the end of its last round, and repeats `round`.
         hoped: whether its return at `back_ns` is uncertain.
         joins_in: the round in which it first joins; None: it joins by time, or has joined.
     """
@@ -72,7 +72,7 @@ def assemble(
     *,
     detector: str = "none",
 ) -> Snapshot:
-    """Return the snapshot of the fleet at `at_ns`.
+    """Return the snapshot of the fleet at `at_ns`: the state of each node, and of each message that a node awaits.
 
     Args:
         at_ns: the time of the snapshot.
@@ -142,9 +142,9 @@ class _Fleet:
         )
 
     def wait(self, node: NodeId, wait: WaitAccount) -> WaitNow:
-        """Return a node's wait as the snapshot holds it.
+        """Return a node's wait in the form that the snapshot has.
 
-        If the node can't know its senders, any node may end the wait.
+        If the node can't know its senders, a message of any node may end the wait.
         """
         anyone = sorted((set(self.accounts) | set(self.down)) - {node})
         sources = anyone if wait.sources is None else wait.sources
@@ -280,7 +280,7 @@ class _Fleet:
     def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> AwaitedMessage:
         """Return an awaited message as lost, with the event that lost it, and whether copies of it would be lost, too.
 
-        `reason` is why it was lost; `again`: its sender will send it again by itself.
+        `reason` is why the message was lost; `again`: its sender will send it again by itself.
         """
         given_up = reason in GIVEN_UP and edge[1] not in self.down
         outage = self.schedule.down_meanwhile(edge, sent_ns, self.at_ns) if given_up else None
@@ -320,9 +320,9 @@ class _Fleet:
         return is_crashed or (not outage.up and outage.heals_ns is None)
 
     def forgotten(self, edge: Edge, id: LogicalId) -> AwaitedMessage | None:
-        """Return the message `id` over `edge` as lost, if all that is known is that it was sent.
+        """Return the message `id` over `edge` as lost, if it was sent and nothing more is known of it.
 
-        None if it was not sent.
+        None if the message was not sent.
         """
         account, receiver = self.accounts[edge[0]], self.accounts.get(edge[1])
         count = account.edges.get(edge[1])
@@ -339,7 +339,7 @@ class _Fleet:
         return self.lost(edge, MessageId(id.kind, lives[-1], id.at, id.part, 0), self.at_ns, reason)
 
     def lives(self, node: NodeId) -> bool:
-        """Return whether `node` is alive or will restart."""
+        """Return whether `node` is up, or will return."""
         down = self.down.get(node)
         return down is None or down.state not in AWAY or down.back_ns is not None
 

@@ -1,9 +1,9 @@
 """The causes of permanent stalls: for each stall its root nodes, and the nodes that wait for these in turn.
 
-The reduction (`reduce.py`) gives the nodes that can never go on. Most of them merely wait for others, so a diagnosis
-names the roots. A root is a node that would stay stuck even if all other nodes went on: its message was lost, say, or
-its source crashed. If there is no such node, the roots are a knot: nodes that wait for each other and for no node
-outside.
+The reduction (`reduce.py`) gives the nodes that can never continue. Most of them merely wait for others, so a
+diagnosis names the roots. A root is a node that would stay stuck even if all other nodes continued: its message was
+lost, say, or the node that it awaits crashed. If there is no such node, the roots are a knot: nodes that wait for each
+other and for no node outside.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def find_stuck(snapshot: Snapshot) -> list[Finding]:
 
 
 def find_doubtful(snapshot: Snapshot, behind: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """Return stalls of nodes in `behind` that have waited `patience_ns` and would wait on even if all others continued.
+    """Return stalls of nodes in `behind` that have lasted `patience_ns` and would last even if all others continued.
 
     They are not permanent: a failure detector may still end them, by calling a node gone.
     """
@@ -92,7 +92,7 @@ def _may_send(snapshot: Snapshot, node: NodeId) -> set[NodeId]:
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:
     """Return the nodes that wait for one of `roots`, directly or through others.
 
-    `blocking` maps waiters to awaited nodes.
+    `blocking` has, for each waiting node, the nodes that it waits for.
     """
     waits = nx.DiGraph([(node, source) for node, sources in blocking.items() for source in sources])
     waits.add_nodes_from(roots)
@@ -191,7 +191,7 @@ def _short_cycle(graph: Blocking) -> list[NodeId]:
 
 
 def _hold_each_other(snapshot: Snapshot, members: set[NodeId]) -> set[NodeId]:
-    """Return the nodes of `members` that stay stuck if all others continue.
+    """Return the nodes of `members` that stay stuck if all nodes outside `members` continue.
 
     The set is empty unless each of them waits for another one.
     """
@@ -241,10 +241,10 @@ def make_finding(
     permanent: bool,
     until_ns: int | None = None,
 ) -> Finding:
-    """Return a finding about the waits `pairs`, each (waiter, source).
+    """Return a finding (a diagnosed stall) about the waits `pairs`, each (waiting node, awaited node).
 
-    Its round is the lowest of these waits, and its beginning the earliest. `behind` are the nodes that wait for these
-    waiters in turn; `until_ns` is when it ends, if known.
+    The finding's round is the lowest of these waits, and its beginning the earliest. `behind` are the nodes that wait
+    for these waiting nodes in turn; `until_ns` is when the stall ends, if known.
     """
     roots = tuple(dict.fromkeys(root for root, _ in pairs))
     waits = [wait_of(snapshot, root) for root in roots]

@@ -1,8 +1,8 @@
 """The diagnosis of a snapshot, its confirmation by a second one, and the detection of livelock.
 
 `diagnose` joins three searches: stalls that nothing ends (`causes.py`), stalls that have lasted long (`slow.py`), and
-livelock, where messages pass and no round ends. Each finding gets the settings that would end it, as tried on the
-snapshot.
+livelock, where messages pass and no round ends. Each finding (diagnosed stall) gets the settings of the scenario that
+would end it, as tried on the snapshot.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def diagnose(
 ) -> list[Finding]:
     """Return all stalls that a snapshot shows: the permanent ones, then those that have lasted `patience_ns`.
 
-    `window` is an earlier snapshot; if messages have passed since then without progress, that is a livelock. `allows`
-    returns whether the scenario could be given a setting; remedies are such settings. None: remedies are not sought.
+    `window` is an earlier snapshot; if messages have passed since then without progress, that is a livelock. A
+    finding's remedies are settings that would end the stall and that `allows` accepts: it returns whether a setting
+    could be added to the scenario. None: remedies are not sought.
     """
     found = find_stuck(snapshot)
     roots = {node for finding in found for node in finding.roots}

@@ -20,14 +20,14 @@ from netdfl.record.status import FleetStatus, Phase
 AFTER_SERVER_NS = NS_PER_S
 """Time in ns between two checks whether clients still make progress, after the end of their server."""
 MOST_AFTER_SERVER_NS = 10 * NS_PER_S
-"""Clients may go on for this time after the end of their server, in ns.
+"""Time in ns for which clients may continue after the end of their server.
 
-Slow clients may go on for as long as a wait may last before it counts as a stall.
+Slow clients may continue for as long as a wait may last before it counts as a stall.
 """
 MOST_BY_ITSELF_NS = 60 * NS_PER_S
-"""The longest wait or request for a model, in ns, for which a client may still go on after its server's end.
+"""The longest time in ns for which a client that waits, or fetches a model, counts as able to continue by itself.
 
-The wait must have a deadline.
+This is after the end of the client's server. The wait must have a deadline, or its message must be on its way.
 """
 
 
@@ -46,7 +46,7 @@ def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collecti
 
 
 def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
-    """Return whether clients have had all the time that they get after their server's end; slow fleets get more."""
+    """Return whether clients have used up their time after the end of their server; slow fleets get more time."""
     return now_ns - server_done_ns >= max(MOST_AFTER_SERVER_NS, pace.patience_ns)
 
 
@@ -80,7 +80,7 @@ def _held(findings: Collection[Finding]) -> set[NodeId]:
 
 
 def _stands(snapshot: Snapshot, node: NodeId) -> bool:
-    """Return whether a node will not go on: its event loop has stopped, or it is paused and never resumed."""
+    """Return whether a node can't continue: its event loop has stopped, or it is paused and never resumed."""
     now = snapshot.nodes[node]
     return now.state is State.STOPPED or (now.state is State.PAUSED and now.back_ns is None)
 
@@ -88,7 +88,7 @@ def _stands(snapshot: Snapshot, node: NodeId) -> bool:
 def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
     """Return whether a client waits only for its finished server, with no message under way or unread.
 
-    A client with a deadline is not idle: it goes on at the deadline.
+    A client with a deadline is not idle: it continues at the deadline.
     """
     now = snapshot.nodes[node]
     if now.wait is None or now.early or not now.wait.essential or now.wait.what is not WaitKind.MESSAGE:
@@ -103,7 +103,7 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
 
 
 def lasts(snapshot: Snapshot, finding: Finding) -> bool:
-    """Return whether some wait of a stall still lasts, unless the nodes that wait first are all idle clients."""
+    """Return whether some wait of a stall still lasts; False if all nodes that wait first are idle clients."""
     now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in finding.waits)
     waits = any(wait is not None and wait.round == round and source in wait.missing for wait, source, round in now)
     return waits and not all(is_idle(snapshot, root) for root in finding.roots)

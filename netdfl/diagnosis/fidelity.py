@@ -26,7 +26,7 @@ from netdfl.record.run import Run
 
 EVENT = "fidelity"
 MOST_ERRORS = 1 << 14
-"""The most errors of one link that are kept for their median: of more messages, one in two, four and so on."""
+"""The most delay errors of a link that are kept for their median; of more, every second, fourth, ... error is kept."""
 _SAMPLE_NS = 50_000_000
 _SHOWN = 20
 
@@ -37,11 +37,11 @@ class LinkTimes:
 
     Attributes:
         messages: the number of messages.
-        nbytes: their bytes.
-        first_nbytes: the bytes of the first one, which rates leave out.
+        nbytes: the bytes of all messages.
+        first_nbytes: the bytes of the first message, which rates leave out.
         scheduled_ns: the sum of the scheduled delays.
         achieved_ns: the sum of the achieved delays.
-        errors_ns: how late messages came: each one or, of many, one in `every`.
+        errors_ns: how late each message came or, if there were many, one message in `every`.
         every: a power of two.
         worst_ns: how late the latest of all messages came.
         scheduled_span: the first and the last scheduled arrival; None: no message came.
@@ -113,7 +113,7 @@ class Meter:
     lags_ns: list[int] = field(default_factory=list)
 
     def arrived(self, src: NodeId, nbytes: int, sent_ns: int, due_ns: int, at_ns: int) -> None:
-        """Add a message of `src` that was sent at `sent_ns`, unless no link delayed it."""
+        """Add a message of `src` with its times of sending, scheduled and actual arrival, unless no link delayed it."""
         if due_ns > sent_ns:
             self.links.setdefault(src, LinkTimes()).add(nbytes, sent_ns, due_ns, at_ns)
 
@@ -174,7 +174,7 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: NetworkDel
     `relative` times the mean scheduled delay, or by `slack_ns`, whichever is more. A link with fewer than `FEWEST`
     messages is not judged: it was up while the fleet started, and not for long after.
 
-    Delays of the network between machines count as late, for the scenario does not contain them. `ways` has these
+    Delays of the network between machines count as late, because the scenario does not contain them. `ways` has these
     delays, and the verdict's sentence says if they are the cause. The summary holds the bound, the worst links, and the
     loop lag of each node; it is None without events.
     """
@@ -204,7 +204,7 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: NetworkDel
 
 
 MOST_LATE_NS = 16_777_216
-"""If one packet in a hundred is later than this, or waits this long in its device, the schedule was missed.
+"""If one packet in a hundred is later than this many ns, or waits this long in its device, the schedule was missed.
 
 It is a power of two, as the counters' steps are.
 """

@@ -1,6 +1,6 @@
 """Findings: the results of a diagnosis, each a stall with its cause, the nodes that wait first, reasons and proof.
 
-The `stalls` folder of a run holds each finding with the snapshot that proves it and the stacks of its nodes.
+The `stalls` folder of a run holds each finding with the snapshot that proves it and the call stacks of its nodes.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Finding:
     """One diagnosed stall.
 
     Attributes:
-        cause: its cause.
+        cause: the cause of the stall.
         roots: the nodes that wait first: they wait for `culprits`, and other nodes for them.
-        grounds: the waits and their reasons, from which its sentence is made.
-        told: its sentence, if it was read from a file; empty otherwise.
-        round: its lowest round.
+        grounds: the waits and their reasons, from which the stall's sentence is made.
+        told: the stall's sentence, if it was read from a file; empty otherwise.
+        round: the lowest round of the waits.
         culprits: the nodes that the roots wait for.
         behind: the nodes that wait for the roots in turn.
-        witness: the smallest part of the wait-for graph that proves it, as (waiter, source).
-        began_ns: when it began.
+        witness: the smallest part of the wait-for graph that proves the stall, as (waiting node, awaited node).
+        began_ns: when the stall began.
         found_ns: when it was found.
         until_ns: when the scenario or a deadline ends it; None: not known, or never.
         permanent: whether nothing that can still happen ends it.
@@ -107,9 +107,9 @@ class Finding:
         return f"{ends}; {settings} would not wait for it." if settings else f"{ends}."
 
     def is_same(self, other: Finding) -> bool:
-        """Return whether `other` is about the same stall, which may have grown: some wait is in both.
+        """Return whether `other` is about the same stall, which may have grown: they have some wait in common.
 
-        A deadlock or a lost message belongs to one round, so these findings must be of one round too.
+        A deadlock or a lost message belongs to one round, so two findings of this kind must be about one round, too.
         """
         if self.permanent and other.permanent and not self.waits.isdisjoint(other.waits):
             return True  # nothing ended it meanwhile, even if other reasons have joined
@@ -121,11 +121,11 @@ class Finding:
 
     @property
     def waits(self) -> frozenset[tuple[NodeId, NodeId, int]]:
-        """The waits of the stall, as (waiter, source, round)."""
+        """The waits of the stall, as (waiting node, awaited node, round)."""
         return frozenset((each.waiter, each.source, each.round) for each in self.grounds.reasons)
 
     def is_kin(self, other: Finding) -> bool:
-        """Return whether `other` may be this stall with other waiting nodes: cause and awaited nodes are the same."""
+        """Return whether `other` may be this stall with other waiting nodes: cause and awaited nodes are equal."""
         return self.cause is other.cause and not self.of_one_round and self.culprits == other.culprits
 
     @property

@@ -37,7 +37,7 @@ class EdgeOutage(NamedTuple):
     Attributes:
         up: whether the edge is up.
         heals_ns: when it will be up again; None: not known, or never.
-        holds: whether it keeps messages until then, and does not drop them.
+        holds: whether it keeps messages until it is up again, instead of dropping them.
         event: the entry of the scenario's events that took it down last; None: the scenario's `links`.
     """
 
@@ -107,7 +107,7 @@ class Outages:
         return next(up, after_ns)
 
     def down_meanwhile(self, edge: Edge, sent_ns: int, now_ns: int) -> EdgeOutage | None:
-        """Return the last outage between two times of `edge` or of the opposite edge; None if both were up."""
+        """Return the last outage from `sent_ns` to `now_ns` of `edge` or its opposite; None if both were up."""
         for way in (edge, edge[::-1]):
             for at_ns in (now_ns, self.healed_ns(way, sent_ns, now_ns) - 1):
                 outage = self.edge(way, at_ns)
@@ -116,9 +116,9 @@ class Outages:
         return None
 
     def loser(self, message: Transit, now_ns: int) -> int | None:
-        """Return the event by which a link surely loses `message` if sent at `now_ns`, or `BY_LINKS`.
+        """Return the event by which a link surely loses `message` if it is sent at `now_ns`.
 
-        Return None if it may arrive.
+        Return `BY_LINKS` if the scenario's `links` lose it, or None if it may arrive.
         """
         edge, round = (message.src, message.dst), message.round
         lost = {STANDING: BY_LINKS} if _is_certain(self._base(edge).loss, message) else {}
@@ -148,7 +148,7 @@ class Outages:
         return next((e.source for e in meant if named_by(e).matches(message, now_ns)), None)
 
     def passes_ns(self, copies: Sequence[Transit], now_ns: int) -> int | None:
-        """Return the first time from `now_ns` on at which some of `copies` would arrive; None: never."""
+        """Return the first time from `now_ns` on at which one of the messages `copies` could arrive; None: never."""
         later = (at_ns for at_ns, _ in self._by_clock if at_ns > now_ns)
         return next((ns for ns in (now_ns, *later) if not all(self.is_lost(copy, ns) for copy in copies)), None)
 
@@ -168,7 +168,7 @@ class Outages:
 
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
-    """Add or remove `event`, which changes a link, in `downs`: the events that keep the link down, by cause."""
+    """Update `downs`, the events that keep a link down, by cause, with the later `event`, which changes the link."""
     downs.pop(event.cause, None)
     if event.parameters.get("state", "up") != "up":
         downs[event.cause] = event.source

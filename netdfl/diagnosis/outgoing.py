@@ -1,10 +1,10 @@
 """The outgoing messages of a node: which sends wait for room in a mailbox, and which messages can be repeated.
 
-Relies on: a transport whose `send` returns once all messages are taken, so that a send under way is one that flow
-control holds up.
+Relies on: a transport whose `send` returns once receivers have accepted all messages, so that a send under way is one
+that flow control holds up.
 
 Why: A diagnosis must see a send that is held up by a full mailbox, and a remedy may order a lost message to be sent
-again. So this transport stands around the node's own one and remembers both.
+again. So this transport wraps the node's own one and remembers both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OutgoingMessages:
     """A `Transport` that wraps a node's own one and keeps track of the messages that the node sends."""
 
     def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
-        """Send through `inner`; keep the last `keep` messages so that they can be repeated."""
+        """Send through `inner`; keep the last `keep` messages, so that they can be sent again."""
         self.inner, self.clock, self.keep = inner, clock, keep
         self._sending: dict[object, tuple[Sequence[Multicast], int]] = {}
         self._kept: OrderedDict[PeerMessage, Message] = OrderedDict()

@@ -3,8 +3,8 @@
 The algorithms are from Chandy, Misra and Haas, "Distributed Deadlock Detection" (ACM TOCS 1983): edge chasing for AND
 waits, and a diffusing computation for OR waits. The detectors do no I/O: each takes a probe and returns the probes to
 send. A probe proves something only while its receiver waits without interruption, so a detector forgets all probes when
-its node's wait changes. Of each initiator it remembers the latest computation alone, as the paper has it: a node that
-sends ever new numbers is not remembered without an end.
+its node's wait changes. Of each initiator a detector remembers only the latest computation, as the paper has it, so
+that a node that sends ever new numbers does not fill its memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EdgeChasingProbe(NamedTuple):
         number: the initiator's number of the computation.
         src: the sender.
         dst: the receiver.
-        path: the nodes that have passed it on, each with the round in which it waits.
+        path: the nodes that have passed the probe on, each with the round in which it waits.
     """
 
     kind: Literal["probe", "query", "reply", "sent"]
@@ -41,14 +41,14 @@ class EdgeChasingProbe(NamedTuple):
 
 
 Computation: TypeAlias = tuple[NodeId, int]
-"""One detection: the node that began it, and that node's number of it. A later one ends its earlier ones."""
+"""A detection: the node that began it, and the number that this node gave it. It replaces the node's earlier ones."""
 
 
 @dataclass
 class _Detector(Generic[T]):
-    """The state that both detectors of a node have: its wait, its own detections, and the latest one of each initiator.
+    """The part that both detectors of a node have in common: the node's wait, and its own and other nodes' detections.
 
-    Of the latter it remembers a value of the type `T`.
+    `_latest` has a value of the type `T` about the latest detection of each initiator.
     """
 
     node: NodeId
@@ -59,13 +59,13 @@ class _Detector(Generic[T]):
     _latest: dict[NodeId, T] = field(default_factory=dict)
 
     def wait(self, sources: Collection[NodeId]) -> None:
-        """Set the nodes for which this node waits; empty: it does not wait."""
+        """Set the nodes for which this node waits; an empty collection: it does not wait."""
         self._waits_for = tuple(sorted(sources))
         self._latest.clear()
         self.deadlocked = False
 
     def _prove(self, number: int, members: WaitPath) -> None:
-        """Take note of the end of this node's own detection, unless it has begun a later one since."""
+        """Record that this node's detection `number` ended with the nodes `members`: a proof if it is the latest."""
         self.deadlocked = self.deadlocked or number == self._number
         self.members = members
 
@@ -73,8 +73,8 @@ class _Detector(Generic[T]):
 class AndDetector(_Detector[int]):
     """Deadlock detection of a node that waits for all of its sources (AND), by edge chasing.
 
-    A probe that returns to its initiator proves a cycle of such waits. `deadlocked` says whether one did, and `members`
-    are the nodes of the cycle. Of each initiator it remembers the number of the latest detection.
+    A probe that returns to its initiator proves a cycle of such waits. `deadlocked`: whether a probe of this node
+    returned; `members` are the nodes of the cycle. `_latest` has the number of each initiator's latest detection.
     """
 
     def start(self) -> list[EdgeChasingProbe]:
@@ -100,7 +100,8 @@ class AndDetector(_Detector[int]):
 class _Engagement(NamedTuple):
     """A node's part in a diffusing computation.
 
-    It has the computation's number, the node that queried it first, the nodes that have not replied yet, and who has.
+    `number` is the computation's number, `by` the node that queried this node first, `due` the nodes that have not
+    replied to it yet, and `members` the nodes that have.
     """
 
     number: int
@@ -112,8 +113,8 @@ class _Engagement(NamedTuple):
 class OrDetector(_Detector[_Engagement]):
     """Deadlock detection of a node that waits for any one of its sources (OR), by a diffusing computation.
 
-    Replies to all queries prove that no awaited node can run. `deadlocked` says whether they came, and `members` are
-    the nodes that replied. Of each initiator it remembers its part in the latest computation.
+    Replies to all queries prove that no awaited node can run. `deadlocked`: whether all of them came; `members` are the
+    nodes that replied. `_latest` has the node's part in each initiator's latest computation.
     """
 
     def start(self) -> list[EdgeChasingProbe]:
@@ -122,7 +123,7 @@ class OrDetector(_Detector[_Engagement]):
         return self._engage((self.node, self._number), self.node)
 
     def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
-        """Return what to send next: a first query passed on, or a reply to a later one.
+        """Return the messages to send next: queries that pass a first query on, or a reply to a later one.
 
         The list is empty if this node does not wait.
         """

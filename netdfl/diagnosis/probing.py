@@ -2,8 +2,8 @@
 
 A probe is a message of kind `probe` over the normal transport, with the delays, losses and bytes of its links. A node
 passes a probe on only while it waits itself, and only if it has not sent the message that the asking node awaits. If it
-has sent that message, it says so: the message is lost or on its way, and no deadlock keeps the asking node. A finding
-takes two computations in a row during one wait.
+has sent that message, it answers so: the message is lost or on its way, and no deadlock keeps the asking node waiting.
+A finding takes two computations in a row during one wait.
 
 A node that waits for all of its sources takes part in edge chasing, a node that waits for any of them in diffusing
 computations, a node with a single source in both. Waits for k of n (1 < k < n) and for unknown senders have no
@@ -29,10 +29,16 @@ TIMES = 2
 BACKOFF = 16
 AFTER_NS = 2 * NS_PER_S
 MOST_ATTEMPTS = (1 << 16) - 1
-"""How many attempts a message's header can tell apart, without the one that marks reports and notices of emulated
-links (`NO_ATTEMPT` in `transport/emulated/receipts.py`)."""
+"""The number of attempts to send a message that its header can tell apart.
+
+The attempt that marks reports and notices of emulated links is not counted (`NO_ATTEMPT` in
+`transport/emulated/receipts.py`).
+"""
 MOST_WAITS = 4
-"""How many waits of each node, on average, a probe may have passed. A node has one at a time; more are malformed."""
+"""The most waits per node, on average, that a probe may have passed; a longer path is malformed.
+
+A node has one wait at a time.
+"""
 
 
 class DeadlockProber:
@@ -47,9 +53,9 @@ class DeadlockProber:
         found: Callable[[Finding], None],
         still: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Send probes once a wait of `node` has lasted `after_ns`, unless `still()` returns that it is paused.
+        """Send probes once a wait of `node` has lasted `after_ns`, unless `still()` returns that the node is paused.
 
-        The fleet has `num_nodes`. `found` is called with each diagnosed stall.
+        `num_nodes` is the number of nodes of the fleet. `found` is called with each diagnosed stall.
         """
         self.node, self.num_nodes, self.after_ns = node, num_nodes, after_ns
         self._found, self._still = found, still
@@ -63,7 +69,7 @@ class DeadlockProber:
         node.mailbox.on(Kind.PROBE, self.take)
 
     async def run(self) -> None:
-        """Check the node's wait until cancelled, less and less often while nothing is found."""
+        """Check the node's wait until cancelled, at growing intervals while nothing is found."""
         clock, pause_ns = self.node.clock, self.after_ns
         while True:
             await clock.sleep_until(clock.now_ns() + pause_ns)
@@ -84,7 +90,7 @@ class DeadlockProber:
     # the node's wait
 
     def _follow(self) -> None:
-        """Pass the awaited nodes to the deadlock detectors, if the node's wait is new or lacks fewer nodes."""
+        """Pass the awaited nodes to the deadlock detectors, if the wait is new or fewer nodes are awaited."""
         wait = self.node.waits.current
         if wait is not None and (wait.sources is None or wait.deadline_ns is not None):
             wait = None  # the senders are not known, or time ends the wait

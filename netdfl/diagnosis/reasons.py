@@ -32,7 +32,7 @@ FIRST = (
     Cause.STRAGGLER,
     Cause.LIVELOCK,
 )
-"""The order of causes: a stall with several causes is named after the one that comes first in this list."""
+"""The order of causes: a stall with several causes is named after the first of them in this list."""
 CAUSES: Mapping[ReasonKind, Cause] = {
     **dict.fromkeys((*IS_DOWN, ReasonKind.CUT, ReasonKind.RETURNED_PAST), Cause.UNREACHABLE),
     **dict.fromkeys((*NOT_COME, ReasonKind.LOST_OR_LATE), Cause.LOST_MESSAGE),
@@ -81,7 +81,7 @@ def edge_of(snapshot: Snapshot, pair: Edge) -> EdgeNow:
 
 
 def cause_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Cause | None:
-    """Return the cause by which `source` keeps `waiter` waiting; None if `source` itself only waits."""
+    """Return the cause by which `source` keeps `waiter` waiting; None if `source` only waits itself."""
     why = why_of(snapshot, waiter, source)
     return None if why is ReasonKind.WAITING else CAUSES[why]
 
@@ -89,9 +89,9 @@ def cause_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Cause | None
 def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> ReasonKind:
     """Return the reason why `source` keeps `waiter` waiting.
 
-    A message that was lost in an outage, of its link or of the asked node, counts as lost. There are two exceptions:
-    the outage never ends, or the message will be sent again. Then the outage is the reason. So is an outage of the
-    sender that will send the message again; of two outages, the longer one is the reason.
+    A message that was lost in an outage, of its link or of the asked node, counts as lost, with two exceptions: the
+    outage never ends, or the message will be sent again. Then the outage is the reason. If the sender that will send
+    the message again is down, the sender's outage is the reason; of two outages, the longer one is.
     """
     giver, pair, wait = snapshot.nodes[source], (waiter, source), wait_of(snapshot, waiter)
     awaited, edge = awaited_of(snapshot, pair), edge_of(snapshot, pair)
@@ -120,7 +120,7 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> ReasonKind:
 
 
 def _is_by_outage(giver: NodeNow, awaited: AwaitedMessage, *, asked: bool) -> bool:
-    """Return whether it is due to an outage of `giver`, the awaited node, that a lost message does not come.
+    """Return whether a lost message does not come because `giver`, the awaited node, is down.
 
     `asked`: the lost message is the waiting node's request to `giver`, and not a message of `giver`.
     """
@@ -149,7 +149,7 @@ def _never(snapshot: Snapshot, wait: WaitNow, awaited: AwaitedMessage, state: St
 
 
 def reasons_of(snapshot: Snapshot, pairs: Iterable[Edge]) -> tuple[Reason, ...]:
-    """Return the reason for each wait in `pairs`, which are (waiter, source)."""
+    """Return the reason for each wait in `pairs`, which are (waiting node, awaited node)."""
     return tuple(_reason(snapshot, pair) for pair in pairs)
 
 

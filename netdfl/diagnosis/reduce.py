@@ -92,10 +92,10 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
 
 
 class PendingWait:
-    """A wait that has not ended: the number of messages that it lacks (`short`), and the sources that may give them.
+    """A wait that has not ended: the number of messages that it lacks (`short`), and the nodes that may send them.
 
-    It is over once it lacks none, or no source is left. But a node that does not know its senders (`lasts`) lacks as
-    many messages as it waits for, even if no node is left to send one, unless a setting lets it leave some out.
+    The wait is over once it lacks no message, or no such node is left. But if the waiting node does not know its
+    senders (`lasts`), the wait is not over when no node is left, unless a setting has left some of them out.
     """
 
     __slots__ = ("lasts", "missing", "short")
@@ -104,9 +104,9 @@ class PendingWait:
         self.short, self.missing, self.lasts = wait.short, set(wait.awaited).difference(gone), wait.from_anybody
 
     def take(self, source: NodeId, *, came: bool = True) -> bool:
-        """Process the event that the awaited node `source` is served or left out; return whether the wait is over then.
+        """Remove the awaited node `source` from the wait; return whether the wait is over then.
 
-        `came`: its message came; else the node waits for it no more.
+        `came`: the message of `source` came; else the node no longer waits for it.
         """
         self.short -= came
         self.missing.discard(source)
@@ -135,7 +135,7 @@ def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> b
 
 
 def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[NodeId]:
-    """Return the waiting nodes that can never continue, on the assumption that the nodes in `freed` continue."""
+    """Return the waiting nodes that can never continue, if the nodes in `freed` are assumed to continue."""
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     waits: dict[NodeId, PendingWait] = {}
     ready = list(freed)

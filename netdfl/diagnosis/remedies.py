@@ -47,7 +47,7 @@ ALL = "wait.for: all"
 GIVEN_UP_NS = 12 * NS_PER_S
 """Nanoseconds that six unanswered status queries take, after which a waiting node gives up on a silent one."""
 BY_LINK = (LOSS, LINK_DOWN, RESET)
-"""The reasons of a message's loss that make status queries over the same link, and their answers, get lost, too."""
+"""Reasons of a message's loss for which status queries over the same link, and their answers, would be lost, too."""
 CALLED_GONE_NS = 7 * NS_PER_S
 """Nanoseconds after which a failure detector by heartbeats, with its default settings, calls a silent node gone."""
 
@@ -68,9 +68,9 @@ def advise(finding: Finding, snapshot: Snapshot, allows: Allows, trials: Trials 
 
 
 def _sent_again(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """Return whether the message that `pair`, (waiter, source), is about would come if sent again; None: no change.
+    """Return whether the awaited message of `pair`, (waiting node, awaited node), would come if sent again.
 
-    This is the effect of the setting that ends stalls by sending lost messages again.
+    This is the effect of the setting that ends stalls by sending lost messages again. None: no effect on this message.
     """
     awaited, source = awaited_of(snapshot, pair), snapshot.nodes[pair[1]]
     if not _can_come(awaited) or awaited.resent:
@@ -89,7 +89,7 @@ def _can_come(awaited: AwaitedMessage) -> bool:
 def _acknowledged(snapshot: Snapshot, pair: Edge) -> Supply | None:
     """Return whether a lost message would come with acknowledged delivery; None if that changes nothing.
 
-    `pair` is (waiter, source): the waiting node and the message's sender.
+    `pair` is (waiting node, awaited node).
     """
     awaited = awaited_of(snapshot, pair)
     return None if awaited.notice or awaited.outage_ns > SENT_AGAIN_NS else _sent_again(snapshot, pair)
@@ -113,11 +113,10 @@ def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
 
 
 def _given_up(snapshot: Snapshot, pair: Edge) -> int:
-    """Return when a waiting node would stop waiting for the awaited one with `wait.deadline: auto`.
+    """Return when a waiting node would stop waiting for the awaited one with the setting `wait.deadline: auto`.
 
-    `pair` is (waiter, source).
-
-    Such a waiter asks for the source's status. `NEVER_NS`: it would go on waiting.
+    `pair` is (waiting node, awaited node). With that setting, the waiting node asks the awaited one for its status.
+    `NEVER_NS`: it would continue to wait.
     """
     giver, awaited = snapshot.nodes[pair[1]], awaited_of(snapshot, pair)
     answers = giver.state not in _MUTE and snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up
@@ -189,7 +188,7 @@ class _RemedySearch:
             yield SKIP
 
     def for_now(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield the settings of a scenario that would end sooner the temporary waits `pairs`, each (waiter, source)."""
+        """Yield settings of a scenario that would end sooner the temporary waits `pairs`, each (waiter, source)."""
         finding, snapshot = self.finding, self.snapshot
         waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
         if any(wait.deadline_ns is not None for wait in waits):
@@ -207,8 +206,8 @@ class _RemedySearch:
     def helps(self, setting: str) -> bool:
         """Return whether all nodes that wait first would continue sooner with `setting`, which the scenario must allow.
 
-        If the scenario itself ends permanent stalls (by `wait.on_stall`), the comparison is with a run in which it
-        does.
+        If the scenario itself ends permanent stalls (by `wait.on_stall`), the comparison is with a run in which it does
+        so.
         """
         if not self.allows(setting):
             return False
@@ -218,8 +217,9 @@ class _RemedySearch:
     def detected(self, pairs: Sequence[Edge]) -> Iterator[str]:
         """Yield the setting of a failure detector by heartbeats, if it would end the waits `pairs` sooner.
 
-        It helps only if silence is mutual: a node that is called gone is sent nothing, and would wait for these
-        messages. It is no remedy for a crash if the scenario has an oracle, which knows of each crash at once.
+        It helps only if both nodes of a pair call each other gone: a node that is called gone by the other is sent
+        nothing, and would wait for these messages. It is no remedy for a crash if the scenario has an oracle, a
+        detector that knows of each crash at once.
         """
         oracle = not self.allows(ORACLE) and self.allows(HEARTBEATS)
         if _is_mutual(self.snapshot, pairs) and not (oracle and _has_crashed(self.snapshot)) and self.helps(HEARTBEATS):
@@ -227,9 +227,9 @@ class _RemedySearch:
 
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Return whether some waiter in `pairs`, (waiter, source), can't go on without its source, which is unreachable.
+    """Return whether some waiter in `pairs`, (waiter, source), can't continue without its source, which is unreachable.
 
-    A client can't go on without its server, for instance.
+    A client can't continue without its server, for instance.
     """
     return any(
         wait_of(snapshot, pair[0]).essential and cause_of(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs
@@ -237,7 +237,7 @@ def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
 
 
 def _is_mutual(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Return whether no link is down in one direction only for so long that a node would be considered gone."""
+    """Return whether no link is down in one direction only for so long that a node would be called gone."""
     lasting_ns, ours = snapshot.at_ns + CALLED_GONE_NS, {pair[::-1] for pair in pairs}
     down = [edge for edge, own in snapshot.edges.items() if not own.up and (own.heals_ns or NEVER_NS) > lasting_ns]
     known = [edge for edge in down if edge in ours or edge[::-1] in snapshot.edges]
@@ -270,7 +270,7 @@ def _answers(snapshot: Snapshot, pair: Edge) -> bool:
 def _outlasts(finding: Finding, ns: int) -> bool:
     """Return whether an unreachable node or a blocked event loop makes the stall last longer than `ns` nanoseconds.
 
-    True for an event loop, of which the end is unknown.
+    True for a blocked event loop, because nobody knows when it will answer again.
     """
     if finding.cause is Cause.BLOCKED_LOOP:
         return True
@@ -341,7 +341,7 @@ def _awaited(snapshot: Snapshot, finding: Finding) -> list[AwaitedMessage]:
 
 
 def _lost(snapshot: Snapshot, root: NodeId, culprit: NodeId) -> tuple[NodeId, Again]:
-    """Return the lost message for which the node `root` waits, after its sender.
+    """Return the sender of the lost message for which the node `root` waits, and the message.
 
     The sender is `culprit`, the awaited node, or `root` itself if its request was lost.
     """

@@ -16,7 +16,7 @@ _DOWN = {ReasonKind.PAUSED: "paused", ReasonKind.STANDING: "standing still outsi
 def say(grounds: Grounds, roots: Sequence[NodeId], behind: Sequence[NodeId], *, permanent: bool) -> str:
     """Return the main part of a stall's sentence: which nodes wait, for what, and why.
 
-    `behind` wait for `roots` in turn.
+    `roots` are the nodes that wait first; the nodes `behind` wait for them in turn.
     """
     if grounds.passed:
         return _circles(grounds, roots)

@@ -33,9 +33,9 @@ def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -
 
 
 def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
-    """Return a key of the wait `pair`, (waiter, source), that is equal for waits with the same cause, as one stall.
+    """Return a key of the wait `pair`, (waiter, source), that is equal for waits that count as one stall.
 
-    The cause is a message, an outage of links, or the awaited node.
+    Such waits have the same cause: a message, an outage of links, or the awaited node.
     """
     if why_of(snapshot, *pair) is ReasonKind.CUT:
         edge = edge_of(snapshot, pair)
@@ -45,7 +45,7 @@ def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
 
 
 def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
-    """Return whether the message that `pair`, (waiter, source), is about was sent less than `patience_ns` ago.
+    """Return whether the awaited message of `pair`, (waiter, source), was sent less than `patience_ns` ago.
 
     If its sender is still at work, the time since that work began counts.
     """
@@ -99,7 +99,7 @@ def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
 
 
 def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings about nodes whose event loop does not answer and about which no stall in `found` is."""
+    """Yield findings about nodes whose event loop does not answer and that no stall in `found` names as awaited."""
     told = {culprit for finding in found if finding.cause is Cause.BLOCKED_LOOP for culprit in finding.culprits}
     for node, now in sorted(snapshot.nodes.items()):
         silent_ns = snapshot.at_ns - now.since_ns

@@ -1,7 +1,7 @@
 """A snapshot: the state of a fleet at one moment, with each node's wait and the state of each awaited message.
 
-It is plain data. The simulated world makes it from itself, a supervisor from the answers of nodes to its probes. The
-diagnosis reads nothing else, so it is the same for every world.
+It is plain data. The simulated world makes it from its own state, a supervisor from the answers of nodes to its probes.
+The diagnosis reads nothing else, so it is the same for every world.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def reason_of_loss(fate: Fate) -> FateReason:
 
 
 LOST_BY_GONE = reason_of_loss(Fate.GONE)
-"""The reason why a message was lost whose receiver was down."""
+"""The reason of a loss: the receiver of the message was down."""
 LOST_BY_RESTART = FateReason("before a restart of its receiver")
-"""The reason why a message was lost, if it came before its receiver crashed and restarted."""
+"""The reason of a loss: the receiver got the message before it crashed, and restarted without it."""
 TAKEN_FOR_GONE = FateReason("taken for gone")
 """The reason why a message was never sent: the failure detector of its sender had called the receiver gone."""
 

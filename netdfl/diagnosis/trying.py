@@ -42,7 +42,7 @@ ENDED = SettingEffect(supply=lambda snapshot, pair: _ended(snapshot, *pair))
 
 
 class Trials:
-    """The trials of a scenario's settings on one snapshot of a stalled fleet: would a setting end the stall sooner?"""
+    """Trials of a scenario's settings on a snapshot of a stalled fleet, which show whether they end a stall sooner."""
 
     def __init__(self, snapshot: Snapshot, changes: Mapping[str, SettingEffect]) -> None:
         """Prepare to try settings on `snapshot`; `changes` has the effect of each setting on waits."""
@@ -53,7 +53,7 @@ class Trials:
         """Return whether each of the waiting `roots` continues sooner with `setting` than without it.
 
         `ended`: compare with a run in which the scenario ends permanent stalls. If a root has more steps of its round
-        to make, no node may stay stuck with the setting, for the root would wait for that node in a later step.
+        to make, no node may stay stuck with the setting, because the root would wait for that node in a later step.
         """
         before = self._goes_on("ended", ENDED) if ended else self._goes_on("", NOTHING)
         after = self._goes_on(setting, self.changes[setting])
@@ -91,13 +91,13 @@ def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId,
 
 
 _WaitEvent: TypeAlias = tuple[int, NodeId, NodeId, bool]
-"""An event in a trial: time, waiting node, awaited node, and whether its message comes; if not, it is left out."""
+"""An event in a trial: time, waiting node, awaited node, and whether the awaited message comes or is given up."""
 _ENOUGH = -1
 """A value in place of an awaited node in an event that ends the whole wait."""
 
 
 def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: SettingEffect) -> Iterator[_WaitEvent]:
-    """Yield the events that can end a wait, except messages of nodes that must first continue themselves.
+    """Yield the events that can end a wait, except for messages of nodes that must first continue themselves.
 
     `change` is the effect of the setting that is tried.
     """
@@ -121,9 +121,10 @@ def _supplies(snapshot: Snapshot, node: NodeId, source: NodeId, change: SettingE
 
 
 def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
-    """Return whether the message of `source` for `node` can come: never if all its copies would be lost.
+    """Return whether the message of `source` for `node` can come; it can't if all its copies would be lost.
 
-    Nor does an unsent message come from a node that returns without its state, for such a node begins in a later round.
+    Nor can an unsent message come from a node that returns without its state, because such a node begins in a later
+    round.
     """
     wait, giver = wait_of(snapshot, node), snapshot.nodes[source]
     awaited = wait.awaited[source]
@@ -134,9 +135,9 @@ def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
 
 
 def _ended(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply | None:
-    """Return whether ending permanent stalls makes `source` send the message for which `node` waits.
+    """Return whether `source` would send the message for which `node` waits if all permanent stalls were ended.
 
-    `Supply.SURE`: it will, because only a wait of its own keeps `source` from sending. None: it makes no difference.
+    `Supply.SURE`: it would, because only a wait of its own keeps `source` from sending. None: that changes nothing.
     """
     return Supply.SURE if _supply(snapshot, node, source) is Supply.IF_RELEASED else None
 

@@ -1,8 +1,8 @@
 """The pace of a fleet, which decides when to check it for stalls, and the history of its stalls (findings). No I/O.
 
-`Pace` learns how long rounds take, so that a check (a look) comes when nodes have begun no round for longer than that
-explains. `FindingHistory` keeps the stalls found by all looks: which are new, which are over. `Window` keeps the
-snapshot with which a later one is compared to find a livelock.
+`Pace` learns how long rounds take, so that a check (a look) comes when nodes have begun no round for an unusually long
+time. `FindingHistory` keeps the stalls found by all looks: which are new, which are over. `Window` keeps the snapshot
+with which a later one is compared to find a livelock.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Pace:
             self._took[node].append((now_ns - since_ns) // (round - before))
 
     def stalled(self, nodes: Iterable[NodeId]) -> None:
-        """Record that a stall delays `nodes`, so that their current rounds do not count for durations."""
+        """Record that a stall delays `nodes`, so that the lengths of their current rounds do not count as usual."""
         self._stalled.update((node, self.rounds[node][0]) for node in nodes)
 
     @property
@@ -58,7 +58,7 @@ class Pace:
 
     @property
     def patience_ns(self) -> int:
-        """The time that a wait may last before it counts as a stall."""
+        """The time in ns that a wait may last before it counts as a stall."""
         return FIRST_NS if self.round_ns is None else max(LEAST_NS, ROUNDS_QUIET * self.round_ns)
 
     @property
@@ -73,20 +73,21 @@ class Pace:
 
     @property
     def soon_ns(self) -> int:
-        """The time in ns until a check for what a node's end may have changed: a twentieth of a round, or LEAST_NS.
+        """The time in ns from the end of a node to a check whether the other nodes can still continue.
 
-        The nodes of a large fleet end one by one, and each check reads the whole fleet.
+        It is a twentieth of a round, at least `LEAST_NS`: the nodes of a large fleet end one by one, and each check
+        reads the whole fleet.
         """
         return max(LEAST_NS, (self.round_ns or 0) // LOOKS_SOON)
 
     @property
     def livelock_ns(self) -> int:
-        """The time that messages may pass without a node finishing a round before it counts as a livelock."""
+        """The time in ns that messages may pass without any node finishing a round before it counts as a livelock."""
         return LEAST_LIVELOCK_NS if self.round_ns is None else max(LEAST_LIVELOCK_NS, ROUNDS_LIVELOCK * self.round_ns)
 
     @property
     def last_ns(self) -> int:
-        """The time at which a node last began a round."""
+        """The time in ns at which any node last began a round."""
         return max((since_ns for _, since_ns in self.rounds.values()), default=0)
 
     def quiet(self, now_ns: int, among: Collection[NodeId], for_ns: int | None = None) -> bool:
@@ -96,10 +97,10 @@ class Pace:
 
 
 class Window:
-    """The present time span in which no node has begun a round, gone down or returned: a livelock may show in it."""
+    """The time since a node last began a round, went down or returned, in which a livelock may show."""
 
     def __init__(self) -> None:
-        """Start without a snapshot."""
+        """Start without a snapshot of the beginning of the time span."""
         self._first: Snapshot | None = None
 
     def before(self, snapshot: Snapshot, pace: Pace) -> Snapshot | None:
@@ -127,13 +128,12 @@ class FindingHistory:
         self.closed: list[Finding] = []
 
     def take(self, found: Iterable[Finding], lasts: Callable[[Finding], bool] = lambda finding: False) -> list[Finding]:
-        """Add the stalls that a check of the fleet `found`.
+        """Add the stalls that a check of the fleet `found`; return those newly found, confirmed or permanent.
 
-        Return the ones that are new, newly confirmed or newly permanent. An earlier finding may be missing in a check,
-        because waits may last longer now before they count or because something may still end the stall. Such a finding
-        stays open while it `lasts`, but is not permanent any more. It is over if another finding has its waits now, or
-        if its nodes are held by a permanent stall. A permanent finding that a later one continues is not over: the
-        later one takes over its beginning.
+        A check may miss an earlier finding, because waits may last longer now before they count, or because something
+        may still end the stall. Such a finding stays open while it `lasts`, but is not permanent any more. It is over
+        if another finding has its waits now, or if a permanent stall holds its nodes. A permanent finding that a later
+        one continues is not over: the later one takes over its beginning.
         """
         found = list(found)
         before = _earlier(self.open, found)
@@ -165,7 +165,10 @@ class FindingHistory:
 
 
 def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Finding | None]:
-    """Return, for each stall in `found`, the one of `before` that it continues, by its waits or awaited nodes."""
+    """Return, for each stall in `found`, the stall of `before` that it continues; None if there is none.
+
+    A stall continues another if they share a wait, or have the same cause and awaited nodes.
+    """
     left = list(before)
     earlier: list[Finding | None] = [None] * len(found)
     for alike in (Finding.is_same, Finding.is_kin):

@@ -1,7 +1,7 @@
 """The data for the sentence about a stall, as typed values: the reason for each wait, and further contents.
 
-There is no text for people here. `sentences.py` makes the sentence from these values when a finding is shown, so that
-findings are compared and grouped by values.
+There is no text for people here. `sentences.py` makes the sentence from these values when a finding (diagnosed stall)
+is shown, so that findings are compared and grouped by values.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Reason:
 
     Attributes:
         waiter: the node that waits.
-        source: the node that it waits for.
+        source: the node that `waiter` waits for.
         round: the round of the awaited message.
         why: the kind of the reason.
         edge: the edge on which the message is, was lost, or would come. If it begins at `waiter`, the message is a
             request.
         loss: the reason of the loss as in the run's record, such as `down`.
-        notice: whether the message is a notice.
+        notice: whether the message is a notice, by which `source` says that it sends nothing in a step.
         resent: whether the message will be sent again.
         event: the entry of the scenario's events that is the reason.
         core: the core link that the event took down, by its name; empty for any other event.
@@ -131,15 +131,15 @@ class Need:
 
 
 FEW_LINKS = 2
-"""The most links that a sentence names one by one; of more, it names the groups of nodes that they separate."""
+"""The most links that a sentence names one by one; for more, it names the groups of nodes that they separate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divide:
     """A division of the fleet by the links `edges`, all down.
 
-    `sides` are the groups of nodes between which no message passes. With `one_way`, that is known only from the first
-    to the second.
+    `sides` are the groups of nodes between which no message passes. With `one_way`, it is only known that none passes
+    from the first group to the second.
     """
 
     edges: tuple[Edge, ...]
@@ -188,9 +188,9 @@ _PLACES = (
 
 
 def clause_of(reason: Reason) -> tuple[int, Hashable]:
-    """Return a key of a reason for a wait: reasons with the same key share a clause of the stall's sentence.
+    """Return a key of a reason for a wait; reasons with equal keys share a clause of the stall's sentence.
 
-    It is the place of the clause, and what must be equal within it, such as the end of an outage.
+    The key has the place of the clause, and a value that is equal within the clause, such as the end of an outage.
     """
     place = next((number for number, whys in enumerate(_PLACES) if reason.why in whys), len(_PLACES))
     match place:
@@ -204,7 +204,7 @@ def clause_of(reason: Reason) -> tuple[int, Hashable]:
 
 
 def clauses(reasons: Iterable[Reason]) -> list[list[Reason]]:
-    """Return the reasons for waits, grouped by the clause of the stall's sentence that tells them, in its order."""
+    """Return the reasons for waits, grouped by the clause that names them, in the order of the stall's sentence."""
     groups: defaultdict[tuple[int, Hashable], list[Reason]] = defaultdict(list)
     for each in reasons:
         groups[clause_of(each)].append(each)
