@@ -1,5 +1,6 @@
 """The sharing of emulated core links among real nodes: they report their flows, the supervisor sends each flow's rate.
 
+A core link is a link of the underlay that several paths share; a flow is the messages of one path that cross it now.
 Reports that come within a short pause are answered together, so that a thousand flows that begin at once cost one
 computation of rates. The pause grows with the time that such a computation takes, so that the supervisor has time for
 its other work.
@@ -46,7 +47,7 @@ class CoreLinkRates:
             self._wake_at(due)
 
     def take(self, node: NodeId, report: CoreFlows) -> None:
-        """Record the flows that `node` reports; after a short pause the rates of these flows are sent to it."""
+        """Record the flows that `node` reports; after a short pause, the supervisor sends the node their rates."""
         try:
             if self._division is None:
                 raise ValueError(f"node {node} offers rates over core links, and the fleet has none")
@@ -58,7 +59,7 @@ class CoreLinkRates:
         self._wake_at(max(self._next_ns, self._fleet.now_ns() + PAUSE_NS))
 
     def forget(self, node: NodeId) -> None:
-        """Remove the flows of `node`, which crashed or ended; messages that it had handed over keep their shares."""
+        """Remove the flows of `node`, which crashed or ended; messages that it had handed over keep their bandwidth."""
         if self._division is not None:
             self._division.forget(node, self._fleet.now_ns())
             self._asked.discard(node)

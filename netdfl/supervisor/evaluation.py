@@ -15,8 +15,8 @@ _SHOWN = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distan
 class EvaluationTracker:
     """A tracker of the models that nodes hand over for evaluation, which has each round evaluated once.
 
-    A round waits for every evaluated node that may still hand over its model: not for nodes that have ended, nor for
-    nodes that rejoined in a later round (`joined`). Models that come later are left out.
+    The evaluation of a round waits for every evaluated node that may still hand over its model: not for nodes that have
+    ended, nor for nodes that rejoined in a later round (`joined`). Models that come later are left out.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class EvaluationTracker:
             self._look_at(round)
 
     def look(self) -> None:
-        """Have those rounds evaluated that waited only for nodes that have now ended."""
+        """Have those rounds evaluated whose evaluation waited only for nodes that have now ended."""
         for round in sorted(self._models):
             self._look_at(round)
 
@@ -83,7 +83,7 @@ class EvaluationTracker:
     def _waits(self, round: int) -> bool:
         """Return whether the evaluation of `round` still waits for the model of a node.
 
-        The search continues at the last missing node, so that it visits each node once a round.
+        The search continues at the node that was missing last, so that it visits each node once per round.
         """
         models, first, num = self._models[round], self._awaited.get(round, 0), len(self._nodes)
         for index in range(first, first + num):

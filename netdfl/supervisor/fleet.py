@@ -29,7 +29,7 @@ class FleetState:
     Attributes:
         scenario: the scenario.
         directory: the run directory.
-        world: the world in which the fleet runs, such as simulation or processes.
+        world: where and how the nodes run, such as simulated or as processes.
         status: the status that displays show.
         store: the store of the record.
         note: is called with each message for the user.
@@ -68,7 +68,7 @@ class FleetState:
 
     @cached_property
     def joins(self) -> dict[NodeId, CompiledEvent]:
-        """The scripted join of each node that joins late."""
+        """For each node that joins late, its scripted join."""
         return joins_by_node(self.schedule)
 
     def now_ns(self) -> int:
@@ -103,11 +103,11 @@ class FleetState:
 
     @property
     def oracle(self) -> bool:
-        """Whether the supervisor is the nodes' failure detector, which tells them which other nodes are down."""
+        """Whether the nodes' failure detector is an oracle: the supervisor, which knows which nodes are down."""
         return bool(self.scenario.failure_detector.kind == "oracle")
 
     def tell_gone(self, node: NodeId, reason: str) -> None:
-        """Tell the other nodes that `node` is gone and the `reason`, if the failure detector is the oracle."""
+        """Order the other nodes to count `node` as gone, for the `reason`, if the failure detector is the oracle."""
         for other in sorted(self.live) if self.oracle else ():
             self.world.order(other, Gone(node, reason))
 

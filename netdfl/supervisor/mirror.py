@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 40
 def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
     """Write a part of a file of `node` into the run `directory`, skipping bytes that are there already.
 
-    After a restart, the node begins the file anew.
+    If the node has restarted, it begins the file anew.
 
     Raises:
         ValueError: the part belongs to no file of that node, or leaves a gap; nothing is written.

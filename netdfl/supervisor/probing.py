@@ -30,11 +30,11 @@ ANSWER_S = 1.0
 BETWEEN_S = 0.3
 ASK_AGAIN_NS = 7 * NS_PER_S // 10
 FOR_SHOW = 0
-"""The id of probes whose answers are for the status display alone, not for a snapshot of the fleet."""
+"""The id of probes whose answers only serve the status display, and no snapshot of the fleet."""
 
 
 class ProbingWatch(StallWatch):
-    """A stall watch over real nodes, which asks them for their state by probes.
+    """A stall watch over real nodes, which asks them for their state by messages called probes.
 
     A process that does not answer for `stopped_after_ns` counts as stopped.
     """
@@ -104,7 +104,7 @@ class ProbingWatch(StallWatch):
         return self.heard_ns.get(node, self.pace.rounds[node][1])
 
     def _note(self, account: Account) -> None:
-        """Store what a node waits for, from the state that it reported (`account`), for the status display."""
+        """Store, for the status display, the wait of a node from `account`, the state that the node reported."""
         self._slow.pop(account.node, None)
         wait = account.wait
         if wait is not None and wait.what is not WaitKind.ROOM:
@@ -159,7 +159,10 @@ class ProbingWatch(StallWatch):
         return self._seen_last is not None and goes_on(self._seen_last, self.fleet.running)
 
     async def look(self) -> Sequence[Finding]:
-        """Take a snapshot, and a second one if the first shows a stall; report and end the stalls that both show."""
+        """Take a snapshot, and a second one if the first shows a stall; report and end the stalls that both show.
+
+        Return these stalls.
+        """
         first = await self._snapshot()
         found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
         if not found and not is_over(found, first, self.fleet.running):
@@ -191,7 +194,8 @@ class ProbingWatch(StallWatch):
     async def _snapshot(self) -> Snapshot:
         """Probe every live node, and return a snapshot of the fleet at the moment of the probe.
 
-        Nodes that answer at once have not waited since. A node that alone does not answer has a blocked event loop.
+        The state that a node answers was the same at that moment, as nodes answer at once. If only some nodes do not
+        answer, their event loops are blocked.
         """
         fleet, asked_ns = self.fleet, self.fleet.now_ns()
         self._probe += 1

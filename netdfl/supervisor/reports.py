@@ -1,8 +1,8 @@
-"""The check of reports before the supervisor acts on them: whether their sender may say this, and so often.
+"""The check of reports before the supervisor acts on them: may their sender report this, and as often?
 
-A node is believed in what it says of itself, as far as it can be true in this run. What it says of other nodes stands
-in its own record, so no report has to be believed in that. How much it can have the supervisor keep follows from the
-scenario's rounds and from how often the node was started.
+A node is believed in what it reports about itself, as far as that can be true in this run. What a node says about other
+nodes is only in its own record, so the supervisor need not believe that. The scenario's rounds and the number of the
+node's starts limit how much a node can make the supervisor store.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from netdfl.supervisor.mirror import MOST_BYTES
 from netdfl.supervisor.restarts import Restarts
 
 FILES_OF_A_LIFE = 32
-"""The most files of its record and log that a node may write in one life: a table each, and a log."""
+"""The most files of its record and log that a node may write in one life (from a start of its process to its end)."""
 _PATH = re.compile(r"[a-z]+/[\w.-]{1,100}", re.ASCII)
 
 
 class ReportCheck:
-    """The check of all reports of one fleet; it counts what each node has the supervisor keep."""
+    """The check of all reports of a fleet; it counts the files and bytes that each node makes the supervisor store."""
 
     def __init__(self, fleet: FleetState, restarts: Restarts, evaluated: Collection[NodeId]) -> None:
-        """Check the reports of `fleet`, in which the models of the nodes `evaluated` are evaluated."""
+        """Check the reports of `fleet`; `evaluated` are the nodes whose models the evaluator gets."""
         self._fleet, self._restarts, self._evaluated = fleet, restarts, evaluated
         self._ended: Counter[NodeId] = Counter()
         self._files: dict[NodeId, set[str]] = {}
         self._bytes: Counter[NodeId] = Counter()
 
     def check(self, node: NodeId, report: Report) -> None:
-        """Raise ValueError if no process that attends as `node`, or as the evaluator, would send this report now."""
+        """Raise ValueError if no honest process of `node`, or of the evaluator, would send this report now."""
         if not isinstance(report, _OF_EVALUATOR if node == EVALUATOR else _OF_NODE):
             raise ValueError(f"it sends no {type(report).__name__}")
         if isinstance(report, Hello) and report.node != node:
@@ -69,7 +69,7 @@ class ReportCheck:
                 self._check_file(node, report)
 
     def _check_end(self, node: NodeId, said: Happened) -> None:
-        """Check an event of a node: its own end, once in each of its lives."""
+        """Raise ValueError unless an event that a node reports is its own end, the first one in this life."""
         if said.kind not in ENDINGS or list(said.details) != ["reason"] or not isinstance(said.details["reason"], str):
             raise ValueError(f"an event that no node reports: {said.kind[:80]!r} with {list(said.details)[:8]!r:.200}")
         if self._ended[node] >= self._lives(node):
@@ -83,7 +83,7 @@ class ReportCheck:
             raise ValueError("a second crash in one life")
 
     def _check_file(self, node: NodeId, part: FilePart) -> None:
-        """Check the name of a file, and how much the node has written; whose file it is, `mirror` checks."""
+        """Check the name and size of a file that a node sends; `mirror` checks whether the file is that node's."""
         folder, _, name = part.path.partition("/")
         if not _PATH.fullmatch(part.path):
             raise ValueError(f"{part.path[:200]!r} is no file of node {node}")
@@ -110,19 +110,19 @@ class ReportCheck:
 
     @cached_property
     def _crashes(self) -> set[tuple[NodeId, int]]:
-        """The nodes that the scenario has crash, each with the entry of the scenario's events that says so."""
+        """The scripted crashes: each node that crashes, with the entry of the scenario's events."""
         crashes = (event for event in self._fleet.schedule if event.action == "crash")
         return {(node, event.source) for event in crashes for node in event.nodes}
 
 
 def check_round(round: int, fleet: FleetState) -> None:
-    """Raise ValueError if no node of `fleet` is ever in `round`: a node that has ended may be in one after the last."""
+    """Raise ValueError if no node of `fleet` is ever in `round`; after the last round, a node may be in one more."""
     if not 0 <= round <= fleet.scenario.rounds:
         raise ValueError(f"round {round}, and the run has {fleet.scenario.rounds}")
 
 
 def check_account(account: Account, node: NodeId, fleet: FleetState) -> None:
-    """Raise ValueError if `node` of `fleet` can't give this account: of another node, or with nodes that are none."""
+    """Raise ValueError if `account` can't be the state of `node`: it is another node's, or names unknown nodes."""
     if account.node != node:
         raise ValueError(f"an account of node {account.node}")
     check_round(account.round, fleet)
@@ -133,7 +133,7 @@ def check_account(account: Account, node: NodeId, fleet: FleetState) -> None:
 
 
 def _named(account: Account) -> Iterator[NodeId]:
-    """Yield all nodes of which an account says anything."""
+    """Yield all other nodes that an account (a node's report of its state) mentions."""
     yield from account.edges
     yield from account.gone
     yield from account.left_out

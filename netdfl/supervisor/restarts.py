@@ -30,13 +30,12 @@ class Restarts:
         evaluation: the tracker of evaluations.
         due: the nodes that are down and will restart, with their timers.
         backs: the last return of each node, or the next one if it is down.
-        hoped: for each node that was lost with its machine, the time in ns until when the machine's owner may restart
-            it.
+        hoped: for each node that was lost with its machine, the time in ns until which it may be restarted there.
         by_round: the nodes that join as soon as any node begins a certain round, each with its event.
     """
 
     def __init__(self, fleet: FleetState, evaluation: EvaluationTracker) -> None:
-        """Handle restarts in `fleet`; tell `evaluation` the rounds for which a node never hands over a model."""
+        """Handle restarts in `fleet`; let `evaluation` know the rounds for which a node never hands over a model."""
         self.fleet, self.evaluation = fleet, evaluation
         self.due: dict[NodeId, Timer | None] = {}
         self.backs: dict[NodeId, Return] = {}
@@ -58,7 +57,7 @@ class Restarts:
             fleet.tell_gone(node, "gone before")
 
     def expect_absent(self) -> None:
-        """Tell all nodes which of them have yet to join, and let each of these join when it is due."""
+        """Send all nodes orders about the nodes that have yet to join, and let each of these join when it is due."""
         fleet = self.fleet
         for node, event in fleet.joins.items():
             if fleet.status.nodes[node].phase is not Phase.ABSENT:
@@ -77,7 +76,7 @@ class Restarts:
                 self._let_join(node, event, event.at_ns)
 
     def reached(self, round: int) -> None:
-        """Let those nodes join that are to join as soon as any node begins `round`."""
+        """Let the nodes join that are scheduled to join as soon as any node begins `round`."""
         for node, event in list(self.by_round.items()):
             if round >= (event.at_round or 0):
                 del self.by_round[node]
@@ -110,13 +109,13 @@ class Restarts:
         return self._crashed.get(node) == epoch
 
     def has_died(self, node: NodeId, epoch: int) -> bool:
-        """Return whether the end of start number `epoch` of `node`'s process was recorded before, and unplanned."""
+        """Return whether an unplanned end of start number `epoch` (0: the first) of `node`'s process is recorded."""
         return self._dead.get(node) == epoch
 
     def died(self, node: NodeId, within_ns: int | None) -> None:
         """Record that `node` ended unplanned.
 
-        Whatever started it may restart it within `within_ns` nanoseconds; None: it will not return.
+        The system that started the node may restart it within `within_ns` nanoseconds; None: the node will not return.
         """
         self._dead[node] = self.fleet.epochs.get(node, 0)
         self.due.pop(node, None)
@@ -125,7 +124,7 @@ class Restarts:
             self.hoped[node] = self.fleet.now_ns() + within_ns
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Let `node`, which was restarted from outside, rejoin: with its stored state if it `keeps` that, else anew."""
+        """Let `node`, which was restarted from outside, rejoin; `keeps`: with its stored state, else without."""
         back = Return(self.fleet.now_ns(), keeps, replays=waits_on(self.fleet.scenario))
         self.backs[node] = back
         self._launch(node, back, self.fleet.status.nodes[node].round)
@@ -195,9 +194,9 @@ class Restarts:
         return round
 
     def _begun_by(self, node: NodeId, catch_up: int) -> dict[NodeId, int]:
-        """Return, for each other node, the last round that it began without `node`, and so sent it nothing.
+        """Return, for each other node, the last round that it began without `node`, in which it sent `node` nothing.
 
-        Only a node that waits for all, and without a deadline, needs these rounds.
+        Only a node that waits for all others, and without a deadline, needs these rounds.
         """
         fleet, wait = self.fleet, self.fleet.scenario.wait
         first = catch_up or fleet.status.nodes[node].round
@@ -217,7 +216,7 @@ class Restarts:
         return self.hopes(node) or (node in self.due and self.backs[node].keep_state)
 
     def hopes(self, node: NodeId) -> bool:
-        """Return whether `node`, which was lost with its machine, may still be restarted by the machine's owner."""
+        """Return whether `node`, which was lost with its machine, may still be restarted there."""
         return self.hoped.get(node, 0) > self.fleet.now_ns()
 
     def awaits_anybody(self) -> bool:
@@ -233,16 +232,16 @@ class Restarts:
 
 
 def waits_on(scenario: Scenario) -> bool:
-    """Return whether nodes wait for missing ones without end, so that a returning node must redo each missed round."""
+    """Return whether nodes wait for missing nodes forever, so that a returning node must repeat missed rounds."""
     return scenario.wait.deadline is None and scenario.failure_detector.kind == "none"
 
 
 def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus], due: Iterable[NodeStatus] = ()) -> int:
-    """Return the round in which a restarting node with its stored state continues, after it repeats its crash's round.
+    """Return the round in which a node that restarts with its state continues, after it repeats the round of its crash.
 
-    `back` is the node's restart. The round is the earliest round of any of `others`, which may need its message; 0
-    means the next one. Where no node goes on without a missing one, the nodes in `due`, which will return, count too:
-    they continue where they were.
+    `back` is the node's restart. The result is the earliest round of any of `others`, which may need a message of the
+    node, or 0, which means the next round. If no node continues without a missing one, the nodes in `due`, which will
+    return, count as others, too, because they continue where they were.
     """
     if not back.keep_state or back.replays or catches_up(scenario):
         return 0

@@ -2,7 +2,7 @@
 
 Every node restarts from its last checkpoint, on the fleet's own clock, and the record continues. Whether this equals a
 run that was never killed depends on the checkpoints. With acknowledged delivery and a checkpoint each round nothing is
-missing: messages that a node had taken and not saved are still unacknowledged at their senders. Otherwise messages
+missing: messages that a node had received and not saved are still unacknowledged at their senders. Otherwise messages
 under way are lost, and checkpoints of different rounds are no state that the fleet was ever in: then the run's verdict
 says so.
 """
@@ -61,7 +61,7 @@ class Resumption:
 
     @property
     def life(self) -> Life:
-        """The number of this start of the nodes' processes, and that they continue from their stored state."""
+        """The life of all nodes after the resumption: the number of this start, and that they keep their state."""
         return Life(self.epoch, Rejoin(keep_state=True, round=0, at_least=self.at_least))
 
     def to_json(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _round_of(path: Path) -> int:
 
 
 def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
-    """Return the nodes that crashed as scheduled and were not due to return."""
+    """Return the nodes that crashed as scheduled and have no scheduled return."""
     rows = run.rows("SELECT node, at_s, kind, details FROM events WHERE kind IN ('crash', 'restart') ORDER BY at_s")
     last = {node: (at_s, kind, read_details(details)) for node, at_s, kind, details in rows}
     return frozenset(
@@ -154,7 +154,7 @@ def _last_ns(run: Run) -> int:
 
 
 def _waits_for_ever(scenario: Scenario) -> bool:
-    """Return whether a node would wait forever for a message that had been sent before the kill and was lost by it."""
+    """Return whether a node would wait forever for a message that was under way when the run was killed."""
     wait, plain = scenario.wait, scenario.delivery.kind != "acknowledged"
     family = scenario.algorithm.traits.family
     return plain and family != "bilateral" and wait.deadline is None and wait.need != "none"

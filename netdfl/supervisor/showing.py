@@ -24,7 +24,7 @@ class StatusReporter:
     """A reporter that calls `show` with the status of `fleet`, and writes the status to `fleet.json`."""
 
     def __init__(self, fleet: FleetState, stalls: StallWatch, show: Callable[[FleetStatus], None]) -> None:
-        """Report on `fleet` by calling `show` with its status; `stalls` lists the waits of nodes that it includes."""
+        """Report on `fleet` by calling `show` with its status, which includes the waits that `stalls` knows."""
         self._fleet = fleet
         self._stalls = stalls
         self._show = show
@@ -32,7 +32,7 @@ class StatusReporter:
         self._resources: ResourceLog | None = None
 
     def begin(self) -> None:
-        """Begin to report, when the fleet starts; what happened before was recorded as events."""
+        """Begin to report, when the fleet starts; earlier events are in the record."""
         self._again_s = time.monotonic() + SHOW_S
         if self._fleet.directory.kept:
             self._resources = ResourceLog(
@@ -88,7 +88,7 @@ class StatusReporter:
         return self._fleet.status.wall_s
 
     def _beside(self) -> dict[str, int]:
-        """Return the ids of processes without nodes other than the supervisor: the evaluator and its fork server."""
+        """Return the ids of processes without nodes besides the supervisor: the evaluator and its fork server."""
         hello = self._fleet.hellos.get(EVALUATOR)
         if hello is None or hello.pid in (0, os.getpid()):
             return {}

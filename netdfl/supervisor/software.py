@@ -34,6 +34,6 @@ def compare(fleet: FleetState) -> None:
 
 
 def _ours(fleet: FleetState) -> Mapping[str, str]:
-    """Return the software versions of the evaluator, which are the supervisor's; empty if all nodes use the same."""
+    """Return the evaluator's software versions, which are the supervisor's; empty if all nodes surely use the same."""
     hello = fleet.hellos.get(EVALUATOR)
     return {} if hello is None else hello.versions

@@ -1,7 +1,7 @@
-"""The watch for stalls: how they are reported and ended, and when a run has nothing left to wait for.
+"""The watch for stalls: how stalls are reported and ended, and when a run has nothing left to wait for.
 
-Watches differ in how they see the fleet. In virtual time all of it is known at any moment; real nodes have to be asked
-(`netdfl.supervisor.probing`).
+A stall is a wait of nodes that lasts unusually long, or that nothing will end. Watches differ in how they see the
+fleet. In virtual time all of it is known at any moment; real nodes have to be asked (`netdfl.supervisor.probing`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from netdfl.supervisor.restarts import Restarts
 from netdfl.worlds.base import VirtualWorld
 
 SHOWN_NS = NS_PER_S // 2
-"""The shortest wait of a node for messages, in ns, that a running fleet's status shows."""
+"""The shortest wait of a node for messages, in ns, that the status of a running fleet shows."""
 NO_PACE = frozenset({Cause.DEADLOCK, Cause.LOST_MESSAGE, Cause.UNREACHABLE})
-"""Causes of stalls by which a round takes unusually long, so that it must not count for the usual length of rounds."""
+"""Causes of stalls by which a round takes unusually long, so that it does not count for the usual length of rounds."""
 MOST_SHOWN = 6
-"""Most waits that are shown at a time, and most stalls of one kind that are reported at once."""
+"""The most waits that are shown at a time, and the most stalls of one kind that are reported at once."""
 
 
 def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
@@ -79,7 +79,7 @@ def _has(plain: Json, key: str, kind: str) -> bool:
 
 
 class StallNotes:
-    """The notes about stalls that the display of a run shows: of stalls that are alike only the first."""
+    """The notes about stalls that the display of a run shows; of stalls that are alike, only the first one is shown."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         """Show each note by calling `note`."""
@@ -87,7 +87,7 @@ class StallNotes:
         self._alike: dict[Hashable, tuple[Finding, Finding, int]] = {}
 
     def tell(self, new: Sequence[Finding]) -> None:
-        """Show the `new` stalls that are unlike all before; of many of one cause at once, show some and a number."""
+        """Show the `new` stalls that are unlike all before; of many with one cause, show some and the number left."""
         told: Counter[Cause] = Counter()
         for finding in new:
             who = frozenset(finding.roots), frozenset(finding.culprits)
@@ -104,7 +104,7 @@ class StallNotes:
                 self._note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: result.json has them all")
 
     def finish(self) -> None:
-        """At the end of the run, show how many stalls were not shown because they were like one before."""
+        """Show, at the end of the run, how many stalls were not shown because they were like an earlier one."""
         repeated = sorted((each for each in self._alike.values() if each[2] > 1), key=lambda each: -each[2])
         for first, last, times in repeated[:MOST_SHOWN]:
             like = f"like that of {span(first.roots)} in round {first.round} ({first.cause.replace('_', ' ')})"
@@ -113,7 +113,7 @@ class StallNotes:
 
 
 class StallWatch:
-    """A watch that finds, reports and ends stalls of a fleet; `over` is true once it has nothing left to wait for."""
+    """A watch that finds, reports and ends stalls of a fleet; `over`: whether the run has nothing left to wait for."""
 
     def __init__(self, fleet: FleetState, restarts: Restarts) -> None:
         """Prepare to watch `fleet`; `restarts` knows which nodes return."""
@@ -146,11 +146,11 @@ class StallWatch:
         self.pace.at(node, round, now_ns)
 
     def waits(self) -> Mapping[NodeId, WaitInBrief]:
-        """Return what the nodes that have been long in their round wait for, as far as known."""
+        """Return the known waits of nodes that have been in their round for long."""
         return {}
 
     def may_be_stopped_ns(self) -> int:
-        """Return in how many nanoseconds the live node that is silent for longest counts as stopped for good."""
+        """Return the ns until the live node that has been silent longest counts as stopped for good."""
         return 0
 
     def waiting(self) -> list[WaitingStatus]:
@@ -169,7 +169,7 @@ class StallWatch:
             self.server_done()
 
     def server_done(self) -> None:
-        """Record that the server has finished: clients now end when they have nothing to do or after a grace period."""
+        """Record that the server has finished: clients now end if they have nothing to do, or after a grace period."""
 
     def finish(self) -> None:
         """At the end of the run, mark stalls as over if no node runs any more, and list nodes that did not finish."""
@@ -204,7 +204,7 @@ class StallWatch:
         self.fleet.changed.set()
 
     def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> DownNode | None:
-        """Return the state of a `node` that, as far as is known, is absent, crashed or paused; None if it runs.
+        """Return the state of `node` if it is known to be absent, crashed or paused; None if it runs.
 
         `account` is the state that the node itself reported last, if any.
         """
@@ -256,7 +256,7 @@ class StallWatch:
         self.fleet.store.event(snapshot.at_ns, finding.roots[0], finding.round, kind, **details)
 
     def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
-        """Send nodes the orders that end the stalls `found`, such as to repeat a message; return whether any went."""
+        """Send nodes the orders that end the stalls `found`, such as to repeat a message; return whether any exist."""
         acted = False
         for finding in found:
             orders = self.recovery.orders(finding, snapshot)
@@ -273,7 +273,7 @@ class ExactWatch(StallWatch):
     """A stall watch for virtual time, which sees the exact state of the whole fleet."""
 
     def __init__(self, fleet: FleetState, restarts: Restarts, world: VirtualWorld) -> None:
-        """Prepare to watch the fleet in `world`."""
+        """Prepare to watch the fleet in `world`, which simulates it in virtual time."""
         super().__init__(fleet, restarts)
         self.world = world
         self.due_ns, self._fewer = self.pace.look_ns, False
@@ -337,7 +337,7 @@ class ExactWatch(StallWatch):
         return self.history.findings, snapshot
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
-        """Return a diagnosis, in a list, of running nodes without progress that `found` leaves out; empty if none."""
+        """Return, in a list, a diagnosis of running nodes without progress that `found` leaves out; empty if none."""
         told = {node for finding in found for node in (*finding.roots, *finding.culprits, *finding.behind)}
         running = [node for node in self.fleet.running if snapshot.nodes[node].state is not State.PAUSED]
         left = tuple(node for node in running if node not in told)
@@ -356,7 +356,7 @@ class ExactWatch(StallWatch):
         ]
 
     def _snapshot(self, now_ns: int, *, idle: bool) -> Snapshot:
-        """Return a snapshot of the fleet now.
+        """Return a snapshot of the fleet now: the state of each node, and of each message that a node awaits.
 
         If nothing can run (`idle`), a node that does not wait counts as standing still.
         """
