@@ -66,8 +66,8 @@ class NodeParts:
     """The parts that a node's host gets from its environment, which is a simulation or a real process.
 
     `recorder` records what the node does, `journal` what happens to it. `report` sends reports to the supervisor.
-    `elsewhere` takes changes of links at the begin of this node's rounds. `begins`, used where time is virtual, is
-    called with each round and the last train loss. `launched` is true where a supervisor watches the fleet.
+    `elsewhere`, if given, carries out changes of links due in this node's rounds. `begins`, used where time is virtual,
+    is called with each round and the last train loss. `launched`: whether a supervisor watches the fleet.
     """
 
     clock: Clock
@@ -87,7 +87,7 @@ class NodeParts:
 
 
 def most_kept(blueprint: Blueprint) -> int:
-    """Return the number of sent messages that a node stores, so that it can repeat one if the fleet stalls."""
+    """Return the number of sent messages that a node keeps, so that it can send one again if the fleet stalls."""
     return MOST_KEPT if blueprint.scenario.wait.on_stall == "resend" else 0
 
 
@@ -95,12 +95,12 @@ class NodeHost:
     """One node from a start to its end or crash: its scheduled events, orders, and the hooks that its runtime calls."""
 
     admits: ClassVar[bool] = False
-    """Whether messages are checked in virtual time too, where no stranger can send any; tests set it."""
+    """Whether messages are checked in virtual time too, where no stranger can send any; tests set it to true."""
 
     def __init__(
         self, blueprint: Blueprint, node: NodeId, life: Life, parts: NodeParts, crashed: Callable[[], None]
     ) -> None:
-        """Prepare `node`, with `life.epoch` restarts before; `crashed` is called at each scheduled crash."""
+        """Prepare `node`, with `life.epoch` restarts before; `crashed` is called when it crashes by the schedule."""
         self.blueprint, self.id, self.life, self.parts = blueprint, node, life, parts
         self.clock, self.report, self.worker = parts.clock, parts.report, parts.worker
         self.worker.factor = 1.0
@@ -150,7 +150,7 @@ class NodeHost:
     # its course
 
     def begin(self, start: Start) -> None:
-        """Start the node: the fleet's time begins now, or began earlier if the node restarts."""
+        """Start the node: the fleet's time begins now or, if this is a restart, began earlier."""
         self.node.catch_up, self.node.without = start.catch_up, start.without
         if self._remembered is not None:
             recall(self.node, self._remembered)
@@ -181,7 +181,7 @@ class NodeHost:
             yield self.probing.run
 
     def fall_silent(self) -> None:
-        """Cancel the node's scheduled events, and repeat no more unacknowledged messages."""
+        """Cancel the node's scheduled events, and no longer repeat unacknowledged messages."""
         self.injection.end()
         if self.node.delivery is not None:
             self._record_open(self.node.delivery)
@@ -314,7 +314,7 @@ class NodeHost:
         self.node.waits.set_returned(back.node)
 
     def _recover(self, order: Recover) -> None:
-        """Stop waiting for the nodes that `order` names, and repeat the messages that it names, if still stored."""
+        """Stop waiting for the nodes that `order` names, and send again the messages that it names, if still kept."""
         if order.skip:
             self.node.waits.skip(frozenset(order.skip))
         for again in order.again:
@@ -355,7 +355,7 @@ class NodeHost:
                 self.parts.elsewhere(event)
 
     def _crash(self, event: CompiledEvent) -> None:
-        """Stop the node for good until a restart: no computing, reading or sending."""
+        """Stop the node until it restarts, if it ever does: no computing, reading or sending."""
         if self.crash is None:
             at_ns = self.clock.now_ns() if event.at_ns is None else event.at_ns
             self.crash = Crashed(
@@ -390,7 +390,7 @@ class NodeHost:
             self.gate.open()
 
     def _stand(self) -> None:
-        """Pause: stop computing and reading, without losing anything."""
+        """Stop computing and reading, without losing anything, for a pause or a crash."""
         self.gate.close()
         self.worker.pause()
         self.door.close()
@@ -437,7 +437,7 @@ class NodeHost:
         self.node.waits.set_returned(peer)
 
     def _make_probing(self) -> DeadlockProber | None:
-        """Return a prober for deadlocks, if the scenario asks for one or no supervisor watches the fleet."""
+        """Return a detector of deadlocks by probes, if the scenario asks for it or no supervisor watches the fleet."""
         wait = self.blueprint.scenario.wait
         after_ns = wait.probes if isinstance(wait.probes, int) else None
         if wait.probes == "auto" and not self.parts.launched:

@@ -1,7 +1,7 @@
 """The supervisor: it starts a fleet, watches it, has its models evaluated, and ends it, in any world.
 
-It takes no part in the training. It tells nodes each other's addresses and the common start, takes their reports, tells
-survivors which nodes are gone (the failure detector `oracle`), and has models evaluated. Each policy has a module of
+It takes no part in the training. It sends nodes each other's addresses and the common start, handles their reports,
+informs survivors of gone nodes (the failure detector `oracle`), and has models evaluated. Each policy has a module of
 its own here.
 """
 
@@ -74,7 +74,7 @@ class FleetOutcome:
 
     `figures` has final counts of link rules and the hash of simulated events, `error` the reason if the run failed,
     else None. `stalled` has the stalls that were found, `unfinished` sentences on nodes that did not finish, `software`
-    versions that may differ from these here.
+    the nodes' software versions if they may differ from the supervisor's.
     """
 
     duration_s: float
@@ -101,9 +101,9 @@ class Supervisor:
         resumption: Resumption | None = None,
         store: Store | None = None,
     ) -> None:
-        """Prepare to run `scenario` in `world`; `show` receives the status, `note` messages for the user.
+        """Prepare to run `scenario` in `world` (simulated, processes, ...).
 
-        The run is recorded in `store`, by default the store of `directory`.
+        `show` receives the status, `note` messages for the user. `store` keeps the record, by default in `directory`.
         """
         store = StoreWriter(directory.path, "fleet", scenario.record.sampling) if store is None else store
         status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
@@ -202,7 +202,7 @@ class Supervisor:
         compare(fleet)
 
     async def _opened(self) -> OpenResult:
-        """Open the world and return the result; if the run is interrupted first, stop that and return an empty one."""
+        """Open the world and return the result; if the run is interrupted first, cancel it and return an empty one."""
         opening = asyncio.create_task(self.fleet.world.open(self))
         opening.add_done_callback(lambda task: self.fleet.changed.set())
         await self._until(opening.done)
@@ -234,7 +234,7 @@ class Supervisor:
             fleet.world.order(node, Start(fleet.start_ns))
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` is true, or the run is interrupted; raise an error that ends the run."""
+        """Wait until `condition` is true or the run is interrupted. Raises the error that ends the run, if any."""
         fleet = self.fleet
         while not self.interrupted:
             if fleet.error is not None:
@@ -289,7 +289,7 @@ class Supervisor:
     def _none_left(self) -> bool:
         """Return whether every node has ended.
 
-        The search continues at the last running node, so that it visits each node once a run.
+        The search continues at the node that was running last, so that it visits each node once per run.
         """
         nodes, first, num = self.fleet.status.nodes, self._awaited, len(self.fleet.nodes)
         for index in range(first, first + num):
@@ -301,7 +301,7 @@ class Supervisor:
     # news
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Handle a report of a node or of the evaluator; refuse one that this sender can't make."""
+        """Handle a report of a node or of the evaluator; refuse a report that its sender can't honestly make."""
         if self._check is not None:
             try:
                 self._check.check(node, report)
@@ -347,7 +347,7 @@ class Supervisor:
         self._showing.sometimes()
 
     def exited(self, node: NodeId, how: Exit) -> None:
-        """Handle the unexpected end of a process, `how` it ended; tell other nodes if the oracle detects failures."""
+        """Handle the end of a process, `how` it ended: record an unexpected one; the oracle informs other nodes."""
         fleet = self.fleet
         fleet.changed.set()
         if self.stopping or (node != EVALUATOR and self._is_old(node, how)):
@@ -360,7 +360,7 @@ class Supervisor:
             self._lose(node, how)
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Let a dead node that was restarted from outside rejoin, with its stored state if it `keeps` that."""
+        """Let a dead node that something else restarted rejoin; `keeps`: with its stored state."""
         if not self.stopping and self.fleet.start_ns is not None:
             self.restarts.came_back(node, keeps)
             self.fleet.note(f"node {node} was started again")
@@ -374,7 +374,7 @@ class Supervisor:
             self.fleet.note(f"refused: {what}")
 
     def _refuse(self, node: NodeId, error: Exception) -> None:
-        """Count and record a report that `node`, or the evaluator, can't make, because of `error`."""
+        """Count and record a report that `node`, or the evaluator, can't honestly make; `error` says why."""
         who, src = ("the evaluator", None) if node == EVALUATOR else (f"node {node}", node)
         self.refused(f"{who} made a report that can't be: {error}", MALFORMED, src)
 
@@ -427,7 +427,7 @@ class Supervisor:
         self.stalls.heard(node, round, self.fleet.now_ns())
 
     def _answered(self, node: NodeId, reply: ProbeReply) -> None:
-        """Store the state that a node reports, if it can be one."""
+        """Store the state that a node reports in answer to a probe; refuse a report that can't be true."""
         try:
             self.stalls.answered(node, reply)
         except (TypeError, ValueError) as error:
