@@ -1,7 +1,7 @@
 """The end of a run whose nodes have rounds left, and the sentences about these nodes, for simulated and real fleets.
 
-A run ends early if no running node can go on: each is held by a permanent stall, or has nothing left to do, as a client
-without its server.
+A run ends early if no running node can continue: each is held by a permanent stall, or has nothing left to do, as a
+client without its server.
 """
 
 from __future__ import annotations

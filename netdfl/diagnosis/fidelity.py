@@ -125,7 +125,7 @@ class Meter:
             self.lags_ns.append(max(0, clock.now_ns() - before - _SAMPLE_NS))
 
     def to_json(self) -> dict[str, Scalar]:
-        """Return the details of the node's event `fidelity`."""
+        """Return the node's measurements, as the details of its event `fidelity` in the record."""
         lags = sorted(self.lags_ns) or [0]
         lag = {"p50": lags[len(lags) // 2], "p99": lags[len(lags) * 99 // 100], "max": lags[-1]}
         return {

@@ -149,7 +149,7 @@ class Finding:
         return {key: known[key] for key in ("cause", "roots", "culprits", "behind", "what", "remedies", "text")}
 
     def to_json(self) -> Json:
-        """Return the entry for `result.json`."""
+        """Return this stall as an entry of `result.json`."""
         return {
             "text": self.text,
             "remedies": list(self.remedies or ()),

@@ -81,7 +81,7 @@ class Outages:
         return times[after] if after < len(times) else None
 
     def edge(self, edge: Edge, now_ns: int) -> EdgeOutage:
-        """Return the state of `edge` at `now_ns`."""
+        """Return the state of `edge` at `now_ns` according to the schedule."""
         overlays = Overlays()
         state = base = self._base(edge).state
         holds = state == "down_hold"
@@ -168,7 +168,7 @@ class Outages:
 
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
-    """Update `downs`, the events that keep a link down, by cause, with the later `event`, which changes the link."""
+    """Update `downs` (the events that keep a link down, by their cause) for the next event, which changes the link."""
     downs.pop(event.cause, None)
     if event.parameters.get("state", "up") != "up":
         downs[event.cause] = event.source

@@ -214,7 +214,10 @@ class DeadlockProber:
 
 
 def _read(message: Message, num_nodes: int) -> tuple[EdgeChasingProbe, LogicalId]:
-    """Read the probe in `message`, of a fleet of `num_nodes`. Raises KeyError, TypeError, ValueError: it is none."""
+    """Read the probe in `message`. Raises KeyError, TypeError or ValueError if it has none that a node could send.
+
+    `num_nodes` is the number of nodes of the fleet.
+    """
     meta: Any = message.payload.meta
     kind, round, step = meta["slot"]
     if meta["kind"] not in ("probe", "query", "reply", "sent"):

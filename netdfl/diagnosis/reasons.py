@@ -68,14 +68,17 @@ def awaited_of(snapshot: Snapshot, pair: Edge) -> AwaitedMessage:
 
 
 def path_of(snapshot: Snapshot, pair: Edge) -> Edge:
-    """Return the edge on which an awaited message is under way, was lost, or would come; `pair` is (waiter, source)."""
+    """Return the edge on which an awaited message is, was lost, or would come.
+
+    `pair` is (waiting node, awaited node).
+    """
     return awaited_of(snapshot, pair).edge or (pair[1], pair[0])
 
 
 def edge_of(snapshot: Snapshot, pair: Edge) -> EdgeNow:
     """Return the state of the edge on which an awaited message is, was lost, or would come.
 
-    `pair` is (waiter, source).
+    `pair` is (waiting node, awaited node).
     """
     return snapshot.edge(*path_of(snapshot, pair))
 

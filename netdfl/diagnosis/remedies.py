@@ -162,9 +162,10 @@ class _RemedySearch:
         yield from self.for_good(pairs) if finding.permanent else self.for_now(pairs)
 
     def for_good(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield the settings of a scenario that would end the permanent waits `pairs`, each (waiter, source).
+        """Yield the settings of a scenario that would end the permanent waits `pairs`.
 
-        Where the waits come back in every round, the settings that cost least come first.
+        `pairs` are (waiting node, awaited node). If the waits come back in every round, the settings that cost least
+        come first.
         """
         snapshot = self.snapshot
         causes = {cause_of(snapshot, *pair) for pair in pairs}
@@ -188,7 +189,10 @@ class _RemedySearch:
             yield SKIP
 
     def for_now(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield settings of a scenario that would end sooner the temporary waits `pairs`, each (waiter, source)."""
+        """Yield the settings of a scenario that would end the temporary waits `pairs` sooner.
+
+        `pairs` are (waiting node, awaited node).
+        """
         finding, snapshot = self.finding, self.snapshot
         waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
         if any(wait.deadline_ns is not None for wait in waits):
@@ -227,9 +231,9 @@ class _RemedySearch:
 
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Return whether some waiter in `pairs`, (waiter, source), can't continue without its source, which is unreachable.
+    """Return whether some node can't continue without the unreachable node that it awaits, such as its server.
 
-    A client can't continue without its server, for instance.
+    `pairs` are (waiting node, awaited node).
     """
     return any(
         wait_of(snapshot, pair[0]).essential and cause_of(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs
@@ -261,7 +265,10 @@ def _by_rule(wait: WaitNow) -> bool:
 
 
 def _answers(snapshot: Snapshot, pair: Edge) -> bool:
-    """Return whether a status query over `pair`, (waiter, source), would be answered: the links are up both ways."""
+    """Return whether a status query over `pair` would be answered, because its links are up both ways.
+
+    `pair` is (waiting node, awaited node).
+    """
     awaited = awaited_of(snapshot, pair)
     by_link = awaited.in_vain and awaited.reason in BY_LINK
     return snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up and not by_link

@@ -33,9 +33,10 @@ def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -
 
 
 def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
-    """Return a key of the wait `pair`, (waiter, source), that is equal for waits that count as one stall.
+    """Return a key of the wait `pair` that is equal for waits that count as one stall.
 
-    Such waits have the same cause: a message, an outage of links, or the awaited node.
+    `pair` is (waiting node, awaited node). Waits of one stall have the same cause: a message, an outage of links, or
+    the awaited node.
     """
     if why_of(snapshot, *pair) is ReasonKind.CUT:
         edge = edge_of(snapshot, pair)
@@ -45,9 +46,9 @@ def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
 
 
 def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
-    """Return whether the awaited message of `pair`, (waiter, source), was sent less than `patience_ns` ago.
+    """Return whether the awaited message of `pair` was sent less than `patience_ns` ago.
 
-    If its sender is still at work, the time since that work began counts.
+    `pair` is (waiting node, awaited node). If the sender is still at work, the time since that work began counts.
     """
     since_ns = awaited_of(snapshot, pair).since_ns
     if why_of(snapshot, *pair) is ReasonKind.AT_WORK:
@@ -56,9 +57,10 @@ def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
 
 
 def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:
-    """Follow waits from the node `start` to waits not caused by others; yield each as (cause, (waiter, source)).
+    """Follow waits from the node `start` to waits that other waits do not cause.
 
-    Nodes in `stuck`, which wait permanently, are not followed.
+    Yield each of these as (cause, (waiting node, awaited node)). Nodes in `stuck`, which wait permanently, are not
+    followed.
     """
     seen, todo = {start}, [start]
     while todo:
@@ -81,11 +83,10 @@ def _say(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], reached: Colle
 
 
 def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
-    """Return when the last of the waits `pairs`, each (waiter, source), ends; None if that is unknown for any of them.
+    """Return when the last of the waits `pairs` ends; None if that is unknown for any of them.
 
-    The scenario may end a wait by ending an outage, or a deadline does.
-
-    A node that is down behind a link that is down sends nothing before both outages are over.
+    `pairs` are (waiting node, awaited node). A wait ends when the scenario ends an outage, or at its deadline. A node
+    that is down behind a link that is down sends nothing before both outages are over.
     """
     ends: list[int | None] = []
     for pair in pairs:

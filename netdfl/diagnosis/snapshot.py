@@ -134,7 +134,7 @@ class WaitNow:
         have: the nodes whose messages have come.
         gone: the nodes that the failure detector calls gone, which are not waited for.
         undecided: the nodes that the failure detector may still call gone.
-        essential: whether the wait goes on even for nodes that are called gone.
+        essential: whether the wait lasts even for nodes that are called gone.
         from_anybody: whether the node does not know its senders, so that it leaves out no node for being gone.
         cumulative: whether a later message of a node also ends the wait for it.
         since_ns: when the wait began.

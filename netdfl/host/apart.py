@@ -70,7 +70,7 @@ class ReportStream(Protocol):
     """A stream to the supervisor that carries a node's reports and parts of its files."""
 
     def report(self, report: Report) -> None:
-        """Queue a report."""
+        """Queue a report, to be sent to the supervisor."""
         ...
 
     async def flushed(self) -> None:
@@ -106,11 +106,11 @@ class FileUpload:
             self._arrived[reading.number].set()
 
     async def whole(self, path: Path) -> None:
-        """Send the complete file at `path`."""
+        """Send the complete file at `path` to the supervisor."""
         await self._ship(path, 0, grows=False)
 
     async def grown(self) -> None:
-        """Send the data that was appended to growing files since the last call."""
+        """Send the supervisor the data that were appended to growing files since the last call."""
         async with self._lock:
             for folder in GROWING:
                 for path in sorted((self._directory / folder).glob(f"*{self._node:03d}*")):

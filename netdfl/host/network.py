@@ -48,7 +48,7 @@ class NodeTransport(Transport, Protocol):
         ...
 
     def begin(self) -> None:
-        """Signal that the fleet's time has begun."""
+        """Inform the transport that the fleet's time has begun."""
         ...
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:

@@ -236,7 +236,7 @@ class Evaluator:
     """The process that evaluates each round's average model: it reads the nodes' snapshots and deletes them."""
 
     def __init__(self, blueprint: Blueprint, plan: RunPlan, command: Command) -> None:
-        """Evaluate models by the problem of the blueprint."""
+        """Prepare to evaluate models by the problem of `blueprint`, without connecting to the supervisor yet."""
         self.blueprint, self.directory = blueprint, Path(plan.directory)
         blueprint.problem.move_to(command.device)
         channels = control_channels(FleetSecret(text=plan.secret), command.credentials.get(EVALUATOR))

@@ -38,7 +38,7 @@ class PacedWorker(Worker, Protocol):
 
 
 class SlowWorker:
-    """A `PacedWorker` in real time. Its threads go on computing during a pause, but nobody reads a result meanwhile."""
+    """A `PacedWorker` in real time. Its threads still compute during a pause, but nobody reads a result meanwhile."""
 
     def __init__(self, worker: Worker) -> None:
         """Compute by `worker`, at first at that worker's own speed."""

@@ -79,7 +79,7 @@ class Recorder(Protocol):
         """Record an event: `round_begin`, `crash`, `missing`, `gone`, `refused`, ..."""
 
     def wait(self, waited: WaitRecord) -> None:
-        """Record a wait that is over."""
+        """Record a node's wait, which has ended."""
 
     def flush(self) -> None:
         """Make all rows so far durable and readable by other processes. Each row is written whole."""

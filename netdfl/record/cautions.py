@@ -47,7 +47,7 @@ GROWING = ("consensus_distance", "test_loss", "error")
 
 
 class CautionKind(StrEnum):
-    """The kind of a caution."""
+    """The kind of a caution, which is a sentence to read before a run's results."""
 
     COLLAPSED = "collapsed"
     DIVERGED = "diverged"

@@ -107,7 +107,7 @@ def _make_empty(path: Path) -> Path:
 
 
 def _remove_run(path: Path) -> None:
-    """Empty `path` if it is the directory of a finished run. Raises InputError if the run still goes on."""
+    """Empty `path` if it is the directory of a finished run. Raises InputError if the run has not ended."""
     if path.is_symlink() or not all((path / name).exists() for name in (LOCK, "scenario.yaml")):
         return
     with hold(path):
@@ -214,7 +214,7 @@ def _is_same(file: Path, descriptor: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a process on this machine holds the lock of the run directory `path`: the run goes on."""
+    """Return whether a process here holds the lock of the run directory `path`, because the run has not ended."""
     return is_locked(path / LOCK)
 
 

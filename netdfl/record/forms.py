@@ -170,7 +170,10 @@ _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, R
 
 @contextmanager
 def damaged(path: Path, doing: str) -> Iterator[None]:
-    """Convert errors that a damaged file raises inside the context into an InputError about `path` during `doing`."""
+    """Convert errors that a damaged file raises inside the context into an InputError about `path`.
+
+    `doing` is the participle of what was tried, such as `read`.
+    """
     try:
         yield
     except InputError:

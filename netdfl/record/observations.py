@@ -1,7 +1,7 @@
 """The data by which a run is judged: observations that its record holds, and facts that it does not.
 
 Observations are read from the files of a run (`netdfl.record.result`) or from rows in memory
-(`netdfl.explore.observed`). Cautions and verdict go by these alone.
+(`netdfl.explore.observed`). Cautions and verdict depend on nothing else.
 """
 
 from __future__ import annotations

@@ -182,7 +182,10 @@ def counts_the_living(run: Run) -> bool:
 
 
 def _count_once(restarts: Sequence[dict[str, Any]], twice: Iterable[WeighedShare]) -> None:
-    """Subtract from the `lost_weight` of restarts the push-sum shares `twice`, which also exist outside lost states."""
+    """Subtract from `lost_weight` of `restarts` the weights of shares that also exist outside the lost states.
+
+    `twice` are these push-sum shares.
+    """
     for (_, node, _, _), at_s, weight in twice:
         lost = [each for each in restarts if each["node"] == node and each["state"] == "lost"]
         before = [each for each in lost if each["returned_s"] <= at_s]

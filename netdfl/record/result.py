@@ -68,7 +68,7 @@ class StoredRecord(NamedTuple):
 
     @classmethod
     def of(cls, run: Run) -> Self:
-        """Read the record of `run`."""
+        """Read from the store of `run` all that its verdict and its `result.json` need."""
         messages, shares, deaths = count_messages(run), read_shares(run), find_deaths(run)
         given_up, restarts = count_given_up(shares), restarts_of(events_of_nodes(run, RETURNS), shares)
         timed_out, waits = count_timeouts(run)

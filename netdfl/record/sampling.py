@@ -3,7 +3,7 @@
 Every message that was not delivered or was sent again is always recorded. Of the others, which are most of a run and
 tell the least, `every 10th` keeps one in ten, and `per_link` none. Numbers and bytes of all messages are kept
 separately, by link and by round, so that every count stays exact.
-The choice depends on a message's edge, round and step alone, never on the order of arrival: two runs of a scenario
+The choice depends only on a message's edge, round and step, never on the order of arrival: two runs of a scenario
 keep the same messages, and a replay knows which rows to expect.
 """
 

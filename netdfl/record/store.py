@@ -194,7 +194,7 @@ def _round_lines(rows: Sequence[tuple[RoundKey, Sequence[int]]]) -> list[str]:
 
 
 class MessageTable(RowTable[Outcome]):
-    """The table of messages."""
+    """The table of messages, with a row for each message."""
 
     def __init__(self, store: Path, name: str) -> None:
         super().__init__(store / f"messages-{name}.jsonl", _message_lines)

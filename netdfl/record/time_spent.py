@@ -198,7 +198,7 @@ def _parted(run: Run, path: Sequence[Leg]) -> float:
 
 
 def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
-    """Return a phrase for people that names one use of a part of the run's time.
+    """Return a phrase for people about the time of one use, to follow its seconds: `of compute`, `on links`.
 
     `parted` is added for links: the part during partitions.
     """

@@ -40,7 +40,7 @@ class ProbingWatch(StallWatch):
     """
 
     def __init__(self, fleet: FleetState, restarts: Restarts, stopped_after_ns: int) -> None:
-        """Prepare to watch `fleet`."""
+        """Prepare to watch `fleet`; a process that does not answer for `stopped_after_ns` counts as stopped."""
         super().__init__(fleet, restarts)
         self.accounts: dict[NodeId, Account] = {}
         self.heard_ns: dict[NodeId, int] = {}

@@ -116,7 +116,7 @@ class ReportCheck:
 
 
 def check_round(round: int, fleet: FleetState) -> None:
-    """Raise ValueError if no node of `fleet` is ever in `round`; after the last round, a node may be in one more."""
+    """Raise ValueError if no node of `fleet` can be in `round`, which is from 0 to the number of rounds, inclusive."""
     if not 0 <= round <= fleet.scenario.rounds:
         raise ValueError(f"round {round}, and the run has {fleet.scenario.rounds}")
 

@@ -72,7 +72,7 @@ class _Forks:
     loaded: tuple[Blueprint, RunPlan]
 
     def __init__(self, folders: ExitStack) -> None:
-        """Prepare to notice ends of child processes; temporary folders, made later, are removed with `folders`."""
+        """Prepare to notice ends of child processes; closing `folders` removes the temporary folders made later."""
         self.folders = folders
         self.memory: SharedMemory | None = None
         self.children: dict[int, Path] = {}  # with their logs
@@ -166,7 +166,7 @@ class _Forks:
         say({"held": ""})
 
     def take(self, node: int, data: str, first: bool) -> None:
-        """Write the first part of a node's checkpoint, or append a later one."""
+        """Write `data`, a part of a node's checkpoint in base64; `first`: begin the file anew, else append."""
         from netdfl.record.directory import CHECKPOINTS
 
         file = Path(self.loaded[1].directory) / CHECKPOINTS / f"{node:03d}.safetensors"

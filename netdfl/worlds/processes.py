@@ -47,7 +47,7 @@ def _authority(run_id: str) -> Authority:
 
 
 class ProcessesWorld:
-    """The world of one fleet of local processes."""
+    """The world of one fleet whose nodes run in processes of this machine."""
 
     def __init__(
         self,

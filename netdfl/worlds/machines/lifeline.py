@@ -63,7 +63,7 @@ class Lifeline:
         self._transport: asyncio.Transport | None = None
 
     def take(self, transport: asyncio.Transport) -> None:
-        """Accept the machine's connection."""
+        """Accept `transport`, the machine's connection, and confirm it to the machine."""
         self._transport = transport
         transport.write(_TAKEN)
 
@@ -90,7 +90,7 @@ class Lifeline:
 
 
 class Lifelines:
-    """The server at which machines open their lifelines."""
+    """The server for the lifelines of machines: connections without data, whose ends show that a machine is gone."""
 
     def __init__(self, silent_ns: int) -> None:
         """Consider a machine gone when its kernel has not answered for `silent_ns` nanoseconds, rounded to seconds."""

@@ -48,7 +48,7 @@ def before_port(address: str) -> str:
 
 
 class Machine:
-    """One machine, with its share of the fleet's nodes."""
+    """The supervisor's view of one machine, which runs a share of the fleet's nodes."""
 
     def __init__(self, name: str, address: str, nodes: Sequence[NodeId]) -> None:
         """Describe the machine at `address` that will run `nodes`, without starting anything on it."""

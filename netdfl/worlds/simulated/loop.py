@@ -18,7 +18,7 @@ Where nothing can run and nothing is due, nothing will ever happen again: then t
 something ready (set the error on a future, say). A result that returns later from outside (from a socket, a thread, an
 executor, a process, a signal) has no place in virtual time, so the loop refuses such calls.
 
-Relies on: asyncio's own loop for callbacks, tasks and futures, of which time and waiting alone are replaced.
+Relies on: asyncio's own loop for callbacks, tasks and futures, of which only time and waiting are replaced.
 
 Why: Nodes run their real code, so a simulated run tests what runs on machines. gRPC can't run so, for its core keeps
 the machine's time in a thread of its own; hence the fabric. A jump goes to the timer's own instant and time is an

@@ -1,7 +1,7 @@
 """The `simulated` world: the whole fleet in one process on a virtual clock, exact and repeatable bit for bit.
 
 Every random draw comes from the scenario's seed, every instant has one order (`loop.py`, and `links/engine.py` for
-messages), and nothing waits for real time. So a run depends on its scenario alone, and takes only the time that its
+messages), and nothing waits for real time. So a run depends only on its scenario, and takes only the time that its
 computations need.
 
 Relies on: one thread that acts in virtual time: what threads compute is joined within a call, and nothing returns later
