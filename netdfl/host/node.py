@@ -217,7 +217,7 @@ class NodeHost:
         return min(self.node.kept.round, self.node.num_rounds - 1)
 
     def progress(self) -> None:
-        """Report the node's progress."""
+        """Report the node's progress to the supervisor."""
         ledger = self.parts.ledger
         self.report(
             Progress(

@@ -283,7 +283,7 @@ class Supervisor:
 
     @property
     def _all_ended(self) -> bool:
-        """Whether no node has, or will have, rounds left."""
+        """Whether no node has rounds left to run, now or after a restart."""
         return not self.restarts.due and self._none_left()
 
     def _none_left(self) -> bool:
@@ -443,5 +443,5 @@ class Supervisor:
             self.fleet.broke(error)
 
     def _have_judged(self, round: int, nodes: Sequence[NodeId]) -> None:
-        """Order the evaluator to evaluate the models of `round`."""
+        """Order the evaluator to evaluate the models that `nodes` had at the end of `round`."""
         self.fleet.world.order(EVALUATOR, Evaluate(round, tuple(nodes)))
