@@ -104,14 +104,14 @@ def _is_in_rounds(event: Event, round: int) -> bool:
 
 
 def _over_core(run: ExploredRun, core_link: str) -> Iterator[MessageRow]:
-    """Yield the messages of `run` whose way crosses this core link, in one of the directions that it names."""
+    """Yield the messages of `run` whose route crosses this core link, in one of the directions that its name covers."""
     underlay = build_underlay(run.scenario)
     blocks = () if underlay is None else underlay.crossing(core_link)
     return (m for m in run.rows.messages if any((m.src, m.dst) in block for block in blocks))
 
 
 def _is_changed(event: Json, message: MessageRow) -> bool:
-    """Return whether a cut or a change of a core link met this message, which crosses it."""
+    """Return whether `event`, a cut or change of a core link, affected this message, whose route crosses that link."""
     if "cut" in event:
         return _is_held(event, message)
     begin, end = _span(event)
@@ -126,14 +126,14 @@ def _span(event: Json) -> tuple[int, int]:
 
 
 def _is_cut(event: Json, message: MessageRow) -> bool:
-    """Return whether a link that was down, or a partition, lost or held back this message."""
+    """Return whether `event`, an outage of a link or a network partition, lost or held back this message."""
     if not _is_between(event, (message.src, message.dst)) or not _is_in_rounds(event, message.round):
         return False
     return message.fate in _DROPPED if "at_round" in event else _is_held(event, message)
 
 
 def _is_held(event: Json, message: MessageRow) -> bool:
-    """Return whether what was down from the time of `event` to its end lost or held back this message."""
+    """Return whether `event`, an outage with a start time and a duration, lost or held back this message."""
     begin, end = _span(event)
     if message.sent_ns >= end:
         return False

@@ -68,7 +68,7 @@ def is_raised(cause: FailureCause) -> bool:
 def _broken(error: BaseException) -> FailureCause:
     """Return the cause of a run that an exception ended.
 
-    Its key names the line in the user's own code, if that raised the exception, else netdfl's innermost function.
+    The cause's key names the line of the user's own code that raised the exception, else netdfl's innermost function.
     """
     if (told := error if isinstance(error, OwnCodeError) else theirs(error)) is not None:
         raised = told.__cause__ or told
@@ -85,7 +85,10 @@ _KINDS: Mapping[ReasonKind, str] = {
     ReasonKind.UNKNOWN_SENDERS: "unknown_senders",
     **dict.fromkeys((ReasonKind.RECEIVER_DOWN, ReasonKind.RECEIVER_RESTARTED), "receiver_down"),
 }
-"""The common name of those reasons for missing messages that one remedy would end; other reasons keep their own."""
+"""Reasons for missing messages, each with the name of its group: one remedy helps against all reasons of a group.
+
+A reason without a group keeps its own name.
+"""
 
 
 def is_stall(key: str) -> bool:
@@ -161,7 +164,7 @@ def is_of_words(key: str) -> bool:
 
 
 def _unmet(run: ExploredRun) -> FailureCause:
-    """Return the cause of a run with a bad verdict: the entry of the scenario's `expect` that it first violated.
+    """Return the cause of a run with a bad verdict: the first entry of the scenario's `expect` that the run violated.
 
     For a node that died, the cause is its error message, with the numbers left out.
     """
@@ -190,7 +193,7 @@ class Predicate:
     holds: Callable[[ExploredRun], object]
 
     def __call__(self, run: ExploredRun) -> str:
-        """Return the predicate's text about `run`; empty if it is false of the run. Raises PredicateError."""
+        """Return the predicate's text about `run`; empty if the run does not count as failed. Raises PredicateError."""
         try:
             found = self.holds(run)
         except Exception as error:

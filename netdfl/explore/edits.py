@@ -34,8 +34,8 @@ def with_events(plain: Plain, events: Sequence[Json]) -> Plain:
 def fewer_events(plain: Plain) -> Iterator[Plain]:
     """Yield the scenario with two of its events removed, or replaced by one, for each pair of events.
 
-    One event replaces two that differ in their rounds alone, and lasts for both. With more than `MOST_PAIRED` events,
-    no pairs are tried.
+    One event replaces two that are alike except for their rounds, and lasts from the first to the last of these rounds.
+    With more than `MOST_PAIRED` events, no pairs are tried.
     """
     for pair in combinations(plain["events"], 2) if len(plain["events"]) <= MOST_PAIRED else ():
         rest = [event for event in plain["events"] if event not in pair]
@@ -138,7 +138,7 @@ def with_edges(plain: Plain, edges: Sequence[Edge]) -> Plain:
 
 
 def with_rounds(plain: Plain, rounds: int) -> Plain:
-    """Return the scenario with fewer rounds, without events of later rounds, and with shortened events."""
+    """Return the scenario with only `rounds` rounds; events of later rounds are left out, longer ones are shortened."""
     events = []
     for event in plain["events"]:
         if event.get("at_round", 0) >= rounds:
@@ -149,7 +149,10 @@ def with_rounds(plain: Plain, rounds: int) -> Plain:
 
 
 def earlier(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with events in earlier rounds: all moved, the first to round 0 or 1, or one moved."""
+    """Yield the scenario with earlier events: all moved, so that the first is in round 0 or 1, or a single one moved.
+
+    Events scheduled by time are moved to one of the first rounds.
+    """
     events = plain["events"]
     first = min((event["at_round"] for event in events if "at_round" in event), default=0)
     for to in (0, 1):

@@ -32,11 +32,11 @@ from netdfl.worlds.base import WorldConfig
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 LIMIT_S = 30.0
-"""Longest computing time of a run in seconds. A run that needs more has an endless loop."""
+"""The most CPU time in seconds that a run may use. A run that needs more is taken to have an endless loop."""
 
 
 class RunTimeout(SystemExit):
-    """The error for a run that did not end in time. It is a SystemExit because these pass through event loops."""
+    """The error for a run that did not end in time: a SystemExit, because event loops do not catch and log these."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Executor:
     """A runner of simulated runs of one scenario's variants; parts that do not differ between them are built once."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
-        """Prepare to run; each run may compute for `limit_s` seconds."""
+        """Prepare to run; each run may use `limit_s` seconds of CPU time."""
         self._limit_s = limit_s
         self._shared: tuple[dict[str, object], Blueprint] | None = None
         self._runs = 0
@@ -153,7 +153,10 @@ def _silent(*said: object) -> None:
 
 @contextmanager
 def _limited(limit_s: float) -> Iterator[None]:
-    """Raise `RunTimeout` inside the `with` once it has computed for `limit_s` seconds; only in the main thread."""
+    """Raise `RunTimeout` inside the `with` block after `limit_s` seconds of CPU time (0: never).
+
+    Outside the main thread, which alone receives signals, there is no limit.
+    """
     if threading.current_thread() is not threading.main_thread() or not limit_s:
         yield
         return

@@ -136,12 +136,12 @@ class Exploration:
     Attributes:
         scenario: the scenario.
         seed: the seed of the search.
-        jobs: the number of processes of this machine that make trials, without an `engine`.
-        folder: the folder for the journal and the findings; None: none.
+        jobs: the number of processes on this machine that run trials, if there is no `engine`.
+        folder: the folder for the journal and the findings; None: nothing is stored.
         guided: whether trials with new features are mutated; if not, each trial is drawn independently.
         stop_on_error: whether the search ends when a predicate raises; if not, the error is counted as a finding.
         executor: the runner of trials in this process.
-        engine: makes the trials on other machines; it needs a `folder`.
+        engine: the runner of trials on other machines, which needs a `folder`; None: trials run on this machine.
     """
 
     scenario: Scenario
@@ -229,7 +229,7 @@ class Exploration:
 def _results_of(
     run_all: RunAll, known: Mapping[int, TrialResult], journal: Journal | None, trials: Sequence[Trial]
 ) -> Iterator[TrialResult]:
-    """Yield the results of `trials`: first the `known` ones, then of all others, each once it is in the journal."""
+    """Yield the results of `trials`: first the `known` ones; then run the others, and yield each result once stored."""
     yield from (known[trial.number] for trial in trials if trial.number in known)
     left = {trial.number: trial for trial in trials if trial.number not in known}
     for ran in run_all(list(left.values())):

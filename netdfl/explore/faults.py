@@ -68,12 +68,15 @@ class Baseline:
     def narrowed(self, rng: Random) -> Baseline:
         """Return this range limited to one node, some of its neighbors and a few rounds, so that drawn faults interact.
 
-        Its faults may outlast the run by far, so that nodes that wait for the end of a fault reach their deadlines.
+        Faults drawn from it may outlast the run by far, so that nodes that wait for their end reach their deadlines.
         """
         return self._around(rng.choice(self.who), rng.choice(self.when), rng)
 
     def near(self, events: Sequence[Event], rng: Random) -> Baseline:
-        """Return this range limited to a node in `events`, some neighbors, and a few rounds from one in `events` on."""
+        """Return this range limited to a node named in `events`, some of its neighbors, and a few rounds.
+
+        The first of these rounds is one in which an event of `events` begins.
+        """
         named = [str(event[key]) for event in events for key in _WHO if key in event]
         nodes = [int(node) for text in named for node in re.findall(r"\d+", text)]
         rounds = [r for event in events if (r := self._round_of(event)) in self.when]
@@ -241,7 +244,7 @@ def _core(course: Baseline, rng: Random) -> Event:
 def name_message(sent: MessageRow, among: Sequence[MessageRow], action: str) -> dict[str, object]:
     """Return a scenario event that applies `action`, such as `drop`, to the message `sent`.
 
-    It has just enough keys to tell it from the other messages in `among` with the same link and round.
+    The event has just enough keys to tell `sent` from the other messages in `among` with the same link and round.
     """
     event: dict[str, object] = {"at_round": max(0, sent.round), action: f"{sent.src}->{sent.dst}"}
     others = [m for m in among if m.round == sent.round and m.src == sent.src and m.dst == sent.dst]

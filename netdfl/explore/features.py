@@ -1,10 +1,16 @@
 """The features of a run, as a set of hashes: runs that reached the same situations have the same features.
 
-Features do not contain numbers of nodes. They are: how each wait for messages ended, after which wait, with which kinds
-of faults in its round; the fate of each message, likewise; the order in which messages came to a node, and the last
-senders of consecutive rounds; events of nodes (`missing`, `gone`, `rejoin`, ...) beside which faults, after which
-other events, and at how many nodes in one round; fates and events in the last or another round, with the number of
-nodes that were down; which nodes crashed and restarted during a wait; and the kinds of stalls.
+No feature contains a node's number. Each of these is a feature:
+
+- how a wait for messages ended, with the kinds of faults in that round; how two consecutive waits of a node ended;
+- a pattern of last senders: which of a node's consecutive waits were ended by messages of the same node;
+- the fate of a message (delivered, late, dropped ...), with the kinds of faults in its round;
+- the order in which two messages came to a node;
+- an event of a node (`missing`, `gone`, `rejoin` ...), with the faults in its round; the node's events before it; the
+  number of nodes with such an event in one round;
+- a fate, an event or a wait's end, with the number of nodes that are down, and whether the round is the last one;
+- the crashes and restarts during a wait;
+- the kind of a stall.
 """
 
 from __future__ import annotations
@@ -100,8 +106,8 @@ def _fates(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 def _orders(run: ExploredRun) -> Iterator[tuple[object, ...]]:
     """Yield a feature for each two messages that came to a node one after the other.
 
-    It has their kinds, fates, distance in rounds, whether the first has the lower-numbered sender, and whether they
-    arrived at the same time.
+    The feature has the kinds and fates of both, their distance in rounds, whether the first has the lower-numbered
+    sender, and whether they arrived at the same time.
     """
     came: defaultdict[int, list[MessageRow]] = defaultdict(list)
     for message in run.rows.messages:

@@ -64,9 +64,9 @@ class FindingScenarios:
         return found.cause.key in self._kept and self._kept[found.cause.key]["trial"] == found.trial.number
 
     def written(self, found: Discovery) -> FindingText:
-        """Return the text of the stored shrunk scenario, or else of the example trial's, after running it once.
+        """Run the stored shrunk scenario, or else the example trial's scenario, once; return the text of its file.
 
-        Raises InputError if it no longer fails by the same cause.
+        Raises InputError if the scenario no longer fails by the same cause.
         """
         if self.is_shrunk(found):
             try:
@@ -79,7 +79,7 @@ class FindingScenarios:
     def shrunk(self, found: Discovery, most_runs: int = MOST_RUNS) -> FindingText:
         """Shrink the scenario of the finding's example in at most `most_runs` further runs, and store the result.
 
-        Raises InputError if it no longer fails by the same cause.
+        Raises InputError if the example no longer fails by the same cause.
         """
         shrunk = self._shrink(found, self._as_found(found), most_runs)
         self._keep(found, {"trial": found.trial.number, "scenario": shrunk.plain})

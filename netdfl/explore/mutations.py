@@ -1,9 +1,12 @@
 """Mutations of a trial's faults (other times, other nodes), and priority schedules.
 
-In a priority schedule (probabilistic concurrency testing) every node has a drawn place, and its messages are delayed,
-by `delay` events, by its place times a step. At d - 1 drawn moments, each a round of a node, that node moves to the
-last place for the rest of the run. So events closer together than a step happen in the order of the places. A step is
-drawn from a nanosecond, which decides between equal times alone, up to the longest delay that the scenario allows.
+In a priority schedule (probabilistic concurrency testing) the nodes are put in a drawn order. Scenario events of the
+kind `delay` delay each node's messages by the node's place in this order (0, 1, ...) times a step, which is a drawn
+duration. At d - 1 drawn moments, each a round of a node, that node moves to the last place for the rest of the run. So
+messages closer together than a step arrive in the order of the places. The step is between a nanosecond, which only
+orders messages that would arrive at the same time, and the length with which the last place has the longest delay that
+the scenario allows.
+
 The bound: let a failure need d events of different nodes in some order, each less than a step from the next, among n
 nodes of k rounds. Then a schedule causes it with a probability of at least 1 / (n (n k)^(d-1)): the node of the first
 event must have the right one of n places, and each of d - 1 changes the right one of n k moments. (Burckhardt et al.

@@ -30,7 +30,7 @@ class MessageRow(NamedTuple):
 
 
 class MetricRow(NamedTuple):
-    """A metric of a round; the `node` None is the fleet."""
+    """A metric's value in a round, of one node or, if `node` is None, of the whole fleet."""
 
     at_ns: int
     node: NodeId | None
@@ -40,7 +40,7 @@ class MetricRow(NamedTuple):
 
 
 class EventRow(NamedTuple):
-    """An event of a node, or of the fleet."""
+    """A recorded event, such as a crash, of one node or, if `node` is None, of the whole fleet."""
 
     at_ns: int
     node: NodeId | None

@@ -141,7 +141,10 @@ class Shrinker:
         return plain
 
     def _written_out(self, plain: Plain) -> Plain:
-        """Return the scenario with a drop event for each lost message, without random link rules, if it fails too."""
+        """Return the scenario with a drop event for each lost message in place of random link rules, if it still fails.
+
+        If it does not, return `plain`, without its seed for links where that is not needed.
+        """
         own = edits.without_key(plain, ("world", "luck"))
         if own is not None and self._shows(own):
             plain = own
@@ -230,7 +233,7 @@ def _means_the_same(scenario: Scenario, plain: Plain) -> Callable[[Plain], bool]
 
 
 def beside(scenario: Scenario, plain: Plain, sets: Sequence[str] = ()) -> Scenario:
-    """Load `plain`, with the overrides `sets`, as if from the file of `scenario`, with the parts next to that file.
+    """Load `plain`, with the overrides `sets`, as if from the file of `scenario`, so that files next to it are found.
 
     Raises InputError.
     """
