@@ -16,7 +16,7 @@ FAULTS: tuple[BoundedFault, ...] = get_args(BoundedFault)
 MESSAGES: Mapping[Kind, int | None] = dict.fromkeys((Kind.DATA, Kind.REQUEST, Kind.REPLY, Kind.ACK, Kind.NOTICE))
 """The kinds of messages that may be lost or late by default, each up to its last round (None: any round).
 
-They are those whose number is limited by the number of rounds.
+Of these kinds, a run of a limited number of rounds sends a limited number of messages.
 """
 UNBOUNDED = frozenset({Kind.HEARTBEAT, Kind.QUERY, Kind.STATUS, Kind.PROBE})
 """Kinds of messages that are sent for as long as a run lasts, so that their number has no limit."""
@@ -30,7 +30,7 @@ class FaultBound:
 
     Attributes:
         most: for each kind of fault, the most faults of a schedule.
-        messages: the kinds of messages that may be lost or late, each up to its last such round (None: any round).
+        messages: the kinds of messages that may be lost or late, each with the last round of such messages (None: any).
         orders: whether events due at one instant (messages, timers) are run in every order.
     """
 

@@ -18,14 +18,14 @@ _SHORTER = ("number", "incarnation", "attempt", "step", "kind")
 
 
 class Counterexample(NamedTuple):
-    """The text of a scenario file, and the sentence about its run."""
+    """A schedule of faults that violates a property, as the text of a scenario file, and a sentence about its run."""
 
     text: str
     sentence: str
 
 
 def write_counterexample(answer: ProofAnswer) -> Counterexample:
-    """Return the counterexample of a proof's answer, in the form for `netdfl run`."""
+    """Return the counterexample of a proof's answer as a scenario for `netdfl run`, with as few keys as possible."""
     assert answer.progress.broken is not None
     faults, name, how = answer.progress.broken
     executor = Executor()

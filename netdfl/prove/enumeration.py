@@ -1,13 +1,15 @@
 """The enumeration of every schedule of faults within a bound: each is simulated, then extended by one more fault.
 
-A schedule is a set of faults, and of orders of events due at one instant, in order of time. A fault acts only after its
-point, so the points before it are the same as in the run without it. Schedules are run by their number of faults and
-orders: the first that violates a property is a smallest one.
+A schedule is a set of faults, and of orders of events due at one instant, sorted by time. The points of a run are the
+moments at which a fault can act: a message sent, or an instant at which a node acts. A fault acts only after its point,
+so the points before it are the same as in the run without it. Schedules with fewer faults and orders are run first, so
+that the first one that violates a property is a smallest one. A schedule is answered once it is known to keep all
+properties.
 
-Two reductions leave out runs whose answer is known, and count their schedules all the same:
+Two reductions leave out runs whose answer is known, and count their schedules as answered:
 
-- a void fault changes nothing that a property depends on: the run with it equals the run without it; - of schedules
-that an exchange of nodes turns into each other, one is run.
+- A void fault changes nothing that a property depends on, so that the run with it has the answer of the run without it.
+- Of schedules that differ only by a permutation of equivalent nodes, one is run.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from netdfl.prove.properties import ProvenProperty, broken_by
 from netdfl.prove.symmetry import SymmetryGroup
 
 Counts: TypeAlias = tuple[int, ...]
-"""A number for each kind of fault of a bound, in the bound's order; the last number is for orders."""
+"""A number of faults for each kind of fault in a bound, in the bound's order."""
 CHUNK = 8
 """The number of schedules that a process receives at a time."""
 
@@ -40,8 +42,8 @@ class Prefix(NamedTuple):
 
     Attributes:
         faults: the faults, each of which has an effect.
-        alike: the fault points at the instant of the last fault, as they were in the run without it.
-        ways: in how many ways void faults (without effect) can stand among them, by the numbers of these faults.
+        alike: the fault points at the instant of the last fault, as they were in the run without that fault.
+        ways: for each number of void faults (faults without effect) by kind, in how many ways so many can be added.
     """
 
     faults: tuple[FaultPoint, ...] = ()
@@ -94,7 +96,7 @@ class PrefixPlayer:
 def follow(prefix: Prefix, points: Sequence[FaultPoint]) -> Iterator[FaultPoint]:
     """Yield the points at which a fault may be added to the first faults of a schedule, `prefix`.
 
-    They are those after its last fault, and those at that fault's instant that the run without that fault lacked.
+    These are the points after the last fault of `prefix`, and the points at its instant that only this fault caused.
     """
     last = prefix.faults[-1] if prefix.faults else None
     for point in points:
@@ -115,7 +117,7 @@ class AnsweredPart:
         depth: the number of faults in each set.
         done: how many of these sets, from the first one on, were run.
         schedules: the number of schedules that these runs answer.
-        refused: how many of the schedules were refused, as their faults contradict each other.
+        refused: the number of further schedules that can't be run, because their faults contradict each other.
     """
 
     depth: int
@@ -129,9 +131,9 @@ class ProofProgress:
     """The progress of an enumeration of schedules.
 
     Attributes:
-        schedules: the number of schedules that are answered.
+        schedules: the number of schedules that are answered, which means known to keep all properties.
         played: the number of simulated runs made for them.
-        refused: the number of schedules whose faults contradict each other.
+        refused: the number of further schedules that can't be run, because their faults contradict each other.
         levels: the number of sets of first faults with 0, 1, ... faults.
         done: how many sets of each of these sizes are answered.
         broken: the faults of the first run that violates a property, the property, and how; None: none so far.
@@ -180,7 +182,7 @@ class Enumeration:
     def run(self, ends_s: float | None = None, show: Show = lambda progress: None) -> ProofProgress:
         """Run schedules until a property is violated, all are answered, or the monotonic clock reaches `ends_s`.
 
-        Those with the most faults that were `answered` before are not run again.
+        Schedules with the most faults that an earlier enumeration answered (see `answered`) are not run again.
         """
         progress, kinds = ProofProgress(), tuple(self.bound.most)
         self._ordered.clear()
@@ -206,7 +208,7 @@ class Enumeration:
         return progress
 
     def _is_last(self, depth: int) -> bool:
-        """Return whether nothing can be added to `depth` faults: the bound has no more, and orders are not tried."""
+        """Return whether nothing can be added to `depth` faults: the bound permits no more, and no orders are tried."""
         return depth == self.bound.faults and self.prefix_player.orders is None
 
     def _play(
@@ -219,7 +221,7 @@ class Enumeration:
         ends_s: float | None,
         show: Show,
     ) -> bool:
-        """Run the scenario with each of `tasks`, sets of `depth` faults; return whether to go on with one more fault.
+        """Run the scenario with each of `tasks`, sets of `depth` faults; return whether to continue with larger sets.
 
         Runs to which a further fault can be added are appended to `level`.
         """
@@ -260,10 +262,9 @@ class Enumeration:
         progress.schedules += sum(ways.values()) * self.symmetries.stands_for(prefix.faults)
 
     def _children(self, prefix: Prefix, played: PlayedPrefix) -> Iterator[Prefix]:
-        """Yield `prefix`, the first faults of a schedule, extended by one further fault that has an effect.
+        """Yield `prefix`, the first faults of a schedule, once for each further fault with an effect, extended by it.
 
-        It is yielded for each such fault, with the ways in which void faults, which change nothing, can stand before
-        it.
+        Each comes with the numbers of ways in which void faults, which change nothing, can be added before that fault.
         """
         ways = prefix.ways
         for point in self._allowed(prefix, played.points):
@@ -294,9 +295,9 @@ class Enumeration:
         return (point for point in points if point.kind not in full)
 
     def _with_one(self, ways: Mapping[Counts, int], prefix: Prefix, point: FaultPoint) -> Mapping[Counts, int]:
-        """Return `ways`, the numbers of ways to add void faults, after a void fault may also act at `point`.
+        """Return `ways` with the additional ways that arise because a void fault can also act at `point`.
 
-        Void faults change nothing that a property depends on.
+        Void faults change nothing that a property depends on; `ways` counts how they can be added to `prefix`.
         """
         found, place = dict(ways), [*self.bound.most, "order"].index(point.kind)
         for counts, many in ways.items():
@@ -310,7 +311,7 @@ class Enumeration:
         return all(_num(faults, kind) + void <= many for (kind, many), void in zip(most, counts, strict=True))
 
     def _refuse_many(self, points: Sequence[FaultPoint]) -> None:
-        """Raise InputError if the run without faults alone shows that there are too many schedules."""
+        """Raise InputError if the `points` of the run without faults already give too many schedules."""
         num = {kind: sum(point.kind == kind for point in points) for kind in self.bound.most}
         ranges = (range(most + 1) for most in self.bound.most.values())
         total = sum(prod(comb(num[kind], k) for kind, k in zip(num, ks, strict=True)) for ks in product(*ranges))

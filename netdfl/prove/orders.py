@@ -1,8 +1,9 @@
 """The orders of things (messages, timers) that are due at one instant: a proof tries them as it tries faults.
 
-Things at different nodes commute: whichever comes first, each node meets its own things in the same order. So the
-orders of each node are chosen separately. Whether two things commute is decided by their nodes alone. So, of all orders
-that differ only in how things at different nodes interleave, exactly one is run, as with sleep sets.
+Things at different nodes commute: whichever comes first, each node handles its own things in the same order. So the
+orders of each node are chosen separately, and of all orders that differ only in how things at different nodes
+interleave, exactly one is run. (Sleep sets have the same effect; here the nodes of two things decide whether they
+commute.)
 
 Things at different nodes don't commute where nodes share a limited uplink, downlink or core link, nor at an instant at
 which the supervisor answered a report. There, all orders of the instant are chosen.
@@ -50,7 +51,7 @@ class OrderFinder:
     def _groups(self, instant: DueInstant) -> Iterator[tuple[tuple[NodeId, ...], Sequence[str]]]:
         """Yield groups of messages and timers due at an instant that don't commute with each other, by their names.
 
-        Each group comes with its node; a group at all nodes comes with none.
+        Each group comes with its node in a tuple; a group of all nodes comes with an empty tuple.
         """
         if not self.commuting or instant.answered:
             yield (), [name for name, _ in instant.things]

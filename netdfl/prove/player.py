@@ -27,7 +27,7 @@ from netdfl.worlds.simulated.instants import DueInstant
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 TIMES = 10
-"""A fleet in which nothing moves is simulated on for this many times its longest deadline."""
+"""A fleet without progress is simulated further for this many times its longest deadline before its run is ended."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class FleetEnd:
     """The state of the fleet at the end of a simulated run.
 
     Attributes:
-        left: the nodes that live and have not finished.
-        idle: those of them that have nothing left to do, as their server has finished.
+        left: the nodes that are alive and have not finished.
+        idle: the nodes in `left` that have nothing left to do, as their server has finished.
         died: the nodes whose process ended by an error.
         away: the nodes that crashed and do not return.
         weight: the push-sum weight in nodes, in messages under way and in unacknowledged ones; None without weights.
@@ -72,8 +72,8 @@ class Play:
 class PatientWatch(ExactWatch):
     """A stall watch that ends a run when nothing more can happen.
 
-    It also ends one without progress for `quiet_ns`, once the time `past_ns` is over. With `acts`, stalls are ended as
-    the scenario says: awaited messages are skipped or sent again.
+    It also ends a run after `quiet_ns` nanoseconds without progress, but not before the time `past_ns`. With `acts`,
+    the watch also ends stalls as the scenario says: awaited messages are skipped or sent again.
     """
 
     past_ns = quiet_ns = moved_ns = 0
@@ -143,10 +143,10 @@ class PatientWatch(ExactWatch):
         )
 
     def _weight(self, away: Collection[NodeId], absent: Collection[NodeId]) -> float | None:
-        """Return the push-sum weight of the whole fleet, counting each share once.
+        """Return the push-sum weight of the whole fleet, counting each share once; None if a node has no weight.
 
-        A node that crashed for good keeps the weight that it had when it crashed; an absent one has yet to bring its
-        own.
+        A node of `away`, which crashed for good, counts with the weight that it had then; a node of `absent`, which has
+        yet to join, counts with the weight of 1 that it will bring.
         """
         hosts = {node: each.host for node, each in _nodes(self.world).items()}
         held = [host.node.held_weight for node, host in hosts.items() if node not in away]
@@ -162,7 +162,7 @@ class PatientWatch(ExactWatch):
     def _open(self, away: Collection[NodeId]) -> Sequence[Message]:
         """Return the data messages under way, and those that senders keep because no receiver is known to have them.
 
-        A node that crashed for good keeps them with its state.
+        The messages that a node of `away`, which crashed for good, kept in its state are among them.
         """
         flying = [flight.content[0] for flight in _fabric(self.world).flights()]
         nodes = [each.host.node for node, each in _nodes(self.world).items() if not each.ended or node in away]
@@ -173,9 +173,9 @@ class PatientWatch(ExactWatch):
 
 
 def _given_up(events: Iterable[EventRow]) -> set[tuple[object, ...]]:
-    """Return the shares that their senders gave up in their present states: source, destination, round, step.
+    """Return the push-sum shares whose senders stopped resending them: source, destination, round, step.
 
-    A node that lost its state makes new shares of the same names.
+    Shares of a sender that lost its state afterwards are left out, because it then makes new shares of the same names.
     """
     found: set[tuple[object, ...]] = set()
     for event in events:
@@ -200,7 +200,7 @@ class Player(Executor):
     def __init__(self, scenario: Scenario, *, judged: bool = False) -> None:
         """Prepare to run `scenario`; with `judged`, a run gets metrics and a verdict, for a user's predicates.
 
-        Otherwise the fleet is evaluated after its last round alone.
+        Otherwise the fleet is evaluated only after its last round.
         """
         super().__init__()
         if not judged:

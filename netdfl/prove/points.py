@@ -1,7 +1,7 @@
 """The points of a simulated run at which a fault can act: each message sent, and each instant at which a node acts.
 
-A scripted event acts first at its instant, and what a node sends at once leaves at once. So there are no other points:
-a fault between two of them does what the same fault does at the next one.
+At its instant, a scripted event acts before everything else, and a message leaves at the instant at which its sender
+acts. So there are no other points: a fault between two of them has the same effect as the same fault at the next one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class FaultPoint:
 
     Attributes:
         at_ns: the time of the point.
-        rank: its place at one instant: faults of nodes and links come first, those of messages last.
+        rank: the place of the fault among those of one instant: faults of nodes and links come first, of messages last.
         kind: the kind of fault, or `order`.
         nodes: the nodes that it concerns, which a symmetry exchanges.
-        rest: the other values that tell it from points of the same instant.
-        event: the scenario event that causes it.
-        void: whether, in this run, it changes nothing that a property depends on.
+        rest: the other values that tell the fault from others of the same instant.
+        event: the scenario event that causes the fault.
+        void: whether, in this run, the fault changes nothing that a property depends on.
     """
 
     at_ns: int
@@ -48,8 +48,8 @@ class FaultPoint:
 def sent_in(play: Play, *, copied: bool) -> list[tuple[MessageRow, int]]:
     """Return the messages of a run in order of sending, each numbered among messages of the same name.
 
-    Messages have the same name if all their identifying values are equal. `copied`: links duplicate messages, and the
-    copies are left out.
+    Messages have the same name if all their identifying values are equal. With `copied`, links duplicate messages, and
+    the copies are left out.
     """
     rows = sorted(play.run.rows.messages, key=lambda m: (m.sent_ns, m.src, m.dst, m.kind, m.round, m.step, m.attempt))
     numbers: Counter[tuple[object, ...]] = Counter()
@@ -74,7 +74,7 @@ class PointFinder:
         rounds: the number of rounds.
         crashes: the forms of a crash that the scenario can have, as keys of an event.
         copied: whether links duplicate messages.
-        drops_late: whether a message that comes late changes nothing.
+        drops_late: whether a message that comes after its receiver stopped waiting for it changes nothing.
         unweighed: fates of messages, at the end of the run, that no property depends on.
         reads_rows: whether a property reads the record itself, so that no fault is void.
     """
@@ -155,7 +155,7 @@ class PointFinder:
                     yield FaultPoint(at_ns, NODES_FIRST, kind, (node,), (number,), event)
 
     def _cuts(self, rows: Sequence[MessageRow]) -> Iterator[FaultPoint]:
-        """Yield outages of each link: in each round in which it carries a message, one for that round, one for good."""
+        """Yield outages of each link: in each round in which it carries a message, one for that round, one for ever."""
         first: dict[tuple[Edge, int], int] = {}
         for row in rows:
             place = ((row.src, row.dst), row.round)

@@ -170,7 +170,7 @@ class ScenarioProof:
         return any(message.arrived_ns == message.sent_ns for message in play.run.rows.messages)
 
     def _drops_late(self) -> bool:
-        """Return whether a message that arrives late changes nothing, as no node answers it or mixes its model."""
+        """Return whether a message that its receiver no longer awaits has no effect: it is not answered, nor mixed."""
         return not _uses_late(self.scenario) and not any(self.bound.most.get(kind) for kind in ("crash", "pause"))
 
     def _ways(self) -> list[Json]:
@@ -189,8 +189,8 @@ class ScenarioProof:
     def _symmetries(self) -> SymmetryGroup:
         """Return the symmetries that preserve all properties.
 
-        The group is empty if a property depends on numbers, the scenario draws at random, a message takes no time, or
-        what is due at one instant is put in order.
+        The group is empty if a property depends on computed numbers, the scenario draws at random, a message takes no
+        time, or the proof tries other orders of messages and timers that are due at one instant.
         """
         numeric = any(each.numeric for each in self.properties)
         if numeric or self.drawn or self.bound.orders or self._has_messages_at_once(self.baseline):
