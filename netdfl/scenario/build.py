@@ -85,7 +85,10 @@ def delivers_damage(scenario: Scenario) -> bool:
 
 
 def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:
-    """Return the links of the graphs of all rounds; None where senders pick among all nodes and any link may occur."""
+    """Return the links of the graphs of all rounds; None where senders pick among all nodes and any link may occur.
+
+    If a graph without a fixed superset is drawn anew in each round, only the first 64 rounds count.
+    """
     if topology.base is not None and topology.time_varying:
         return frozenset(topology.base.edges)
     if topology.time_varying and scenario.topology.kind in _ANYBODY:
@@ -219,7 +222,7 @@ def is_literal(scenario: Scenario) -> bool:
 
 
 def sends_vectors(scenario: Scenario) -> bool:
-    """Return whether gossip sends whole vectors: no compression, and no sparse or compressed messages by definition."""
+    """Return whether gossip sends whole vectors: no compression is set, and the algorithm itself has none."""
     traits = scenario.algorithm.traits
     return scenario.compression is None and traits.scheme is None and not traits.sparse
 

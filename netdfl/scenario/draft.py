@@ -78,7 +78,7 @@ class Draft:
 
 
 def _without_line(problem: Problem, text: str) -> Problem:
-    """Return the problem without its place in the file of this `text`, which nobody can look at: it is not written."""
+    """Return the problem without its line number, because a file whose `text` has a mistake is not written."""
     line = text.splitlines()[problem.line - 1] if problem.line else ""
     remedy = "it is the file's name without its ending, so name the file otherwise"
     return replace(problem, line=0, column=0, remedy=remedy if line.startswith("name:") else problem.remedy)

@@ -44,10 +44,10 @@ def load(
     on: str | None = None,
     directory: str | Path = ".",
 ) -> Scenario:
-    """Read, check and complete a scenario, as `netdfl.load` takes it. Raises ScenarioError with every mistake.
+    """Read, check and complete a scenario: a file, the name of a shipped one, or a mapping.
 
-    Components that a user wrote are imported and tried: loading runs the modules that the scenario names. They lie
-    beside its file, or in `directory` where the scenario is a mapping.
+    Components that a user wrote are imported and tried: loading runs the modules that the scenario names. These modules
+    lie beside its file, or in `directory` where the scenario is a mapping. Raises ScenarioError with every mistake.
     """
     if isinstance(scenario, Scenario):
         if sets or on is not None:
@@ -90,7 +90,7 @@ def loads(
     file: str = "scenario",
     directory: str | Path = ".",
 ) -> Scenario:
-    """Read a scenario from `text`, or from what it stands for; relative paths in it are relative to `directory`.
+    """Read a scenario from YAML, or from the mapping to which it parses; its paths are relative to `directory`.
 
     Raises ScenarioError.
     """

@@ -193,7 +193,7 @@ def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] 
 
 
 def find_problems_with_data(scenario: Scenario, document: Document) -> tuple[list[Problem], list[str]]:
-    """Return mistakes of components that a user wrote (such as a dataset), tried on the data, and notices.
+    """Try the components that a user wrote (such as a dataset) on the data; return their mistakes, and notices.
 
     Both are empty if the data is missing.
     """

@@ -49,7 +49,7 @@ def catches_up(scenario: Scenario) -> str:
 
 
 def joins(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the server does not join late, and that some other node is there from the start."""
+    """Check that the server does not join late, and that at least one client takes part from the start."""
     late = joins_by_node(drawn(compile_schedule, scenario) or ())
     for node, event in late.items():
         if node == scenario.nodes:
@@ -92,7 +92,7 @@ def automatic(scenario: Scenario) -> tuple[Delivery, str]:
 def resent_too_late(scenario: Scenario) -> Iterator[str]:
     """Yield a notice if a lost message can't be sent again and arrive before its receiver stops waiting for it.
 
-    Only algorithms that use a message in its own round alone are concerned.
+    This concerns only algorithms that never use a message after the round in which it was sent.
     """
     deadline_ns, delivery = scenario.wait.deadline, scenario.delivery
     if not isinstance(delivery, AcknowledgedDelivery) or not isinstance(deadline_ns, int):

@@ -1,7 +1,8 @@
 """Trial of a user's own algorithm: its parts, and two rounds of a small fleet on a toy problem.
 
-In the simulated world all nodes share an algorithm's parts, in other worlds each process has its own. So what a part
-remembers in itself, and not in the state that it returns, is one thing for all nodes here, and one for each there.
+In the simulated world all nodes share an algorithm's parts, in other worlds each process has its own. So whatever a
+part stores in itself, and not in the state that it returns, is shared by all nodes there, and by those of a process
+elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _DIM, _ROUNDS = 64, 2
 _NODES = 8
-"""The number of nodes in play. Where a larger network can't be made with so few, two nodes train, and none mixes."""
+"""The most nodes of a trial. If the scenario's network can't be made so small, only two nodes train, and none mixes."""
 
 
 def try_algorithm(part: Part, scenario: Scenario) -> None:
@@ -74,10 +75,11 @@ def _small_network(scenario: Scenario) -> Network:
 
 
 def _fault(build: Callable[[], Algorithm], network: Network) -> tuple[str, str] | None:
-    """Return what is wrong if nodes that share an algorithm do not train and mix as nodes that have one each.
+    """Run the algorithm on a toy problem; return a mistake and its remedy, or None if it has none.
 
-    It comes with a remedy. An algorithm that fails on the toy problem may need another one, and passes. Raises
-    OwnPartError where that says what it did, NameError and ImportError, which no other problem mends.
+    It is a mistake if the results differ when the run is repeated, or when all nodes share one algorithm object. An
+    algorithm that raises an exception passes, because it may need another problem. Raises OwnPartError, NameError and
+    ImportError all the same, because another problem would not avoid these.
     """
     clients = [node for node in range(network.num_nodes) if node != network.server]
     nodes = clients if len(clients) <= _NODES else clients[:2]
@@ -105,7 +107,7 @@ def _equal(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Tensor]:
     """Return the vector of each node, shape (d,), after each of two rounds on quadratics.
 
-    Nodes mix if the algorithm gossips, and all of its nodes are there.
+    Nodes mix if the algorithm gossips, and `algorithms` has all nodes of the network.
     """
     from netdfl.algorithms.families import first_state
     from netdfl.training.catalog import TOYS

@@ -31,7 +31,10 @@ def tried(
 
 @contextmanager
 def using(part: Part, doing: str) -> Iterator[None]:
-    """Report an exception in the context, while `doing` something, as a fault of what the user's `part` returned."""
+    """Raise OwnPartError, which blames the user's `part`, for any exception in the `with` block.
+
+    `doing` says in words when it happened.
+    """
     try:
         yield
     except OwnPartError:
@@ -41,13 +44,16 @@ def using(part: Part, doing: str) -> Iterator[None]:
 
 
 def require(holds: bool, part: Part, did: str, remedy: str = "") -> None:
-    """Raise OwnPartError that says what the user's `part` `did`, unless this holds."""
+    """Raise OwnPartError, which says what the user's `part` `did` wrong, unless `holds` is true."""
     if not holds:
         raise misfit(part.own, part.kind, did, function_of(part), remedy)
 
 
 def require_again(same: bool, part: Part, remedy: str = "draw from streams: streams.rng('a name', round)") -> None:
-    """Require that a part gave the `same` twice. Nodes and machines call it each for itself, and must agree."""
+    """Raise OwnPartError unless the user's `part` gave the `same` result twice.
+
+    Each node and machine calls the part for itself, and their results must agree.
+    """
     require(same, part, "gives something else when it is asked again, or in another order", remedy)
 
 

@@ -72,9 +72,9 @@ def _with_data(scenario: Scenario, task: Training) -> Iterator[CheckFinding]:
 
 
 def _made(make: Callable[[], T], same: Callable[[T, T], bool]) -> tuple[T, str]:
-    """Return what `make` makes of a user's code, and the place in it that draws random numbers without a seed.
+    """Return the result of `make`, which runs a user's code, and the place in that code that draws unseeded numbers.
 
-    The place is empty if there is none, or if what is made a second time is the `same` all the same.
+    The place is empty if there is none, or if a second result of `make` is nevertheless equal, as `same` tells.
     """
     from netdfl.training.unseeded import watched
 
@@ -87,7 +87,7 @@ def _made(make: Callable[[], T], same: Callable[[T, T], bool]) -> tuple[T, str]:
 
 
 def _same_examples(data: SharedData, again: SharedData) -> bool:
-    """Return whether both have as many training examples, the same classes, and the same first examples."""
+    """Return whether two datasets have equally many training examples, equal labels, and equal first examples."""
     from netdfl.training.data.examples import leaves
 
     if len(data.train) != len(again.train) or not np.array_equal(data.labels, again.labels):  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def _same_examples(data: SharedData, again: SharedData) -> bool:
 
 
 def _differs(does: str, place: str) -> CheckFinding:
-    """Return the notice that a user's code does something else each time, with the place that draws unseeded."""
+    """Return the notice that a user's code `does` something else each time, as it draws unseeded numbers at `place`."""
     what = f"{does} each time, so no run repeats another: {place} draws random numbers that no seed reaches"
     return CheckFinding((), what, "give the generator there a seed", notice=True)
 
@@ -116,7 +116,7 @@ def _partition(part: Part, context: WithData) -> None:
 
 
 def _drawn(part: Part, labels: NDArray[Any], scenario: Scenario) -> list[NDArray[Any]]:
-    """Return what a user's partition gives for a copy of `labels`, with generators seeded as they are in a run."""
+    """Return each client's example numbers by a user's partition of `labels`, with generators seeded as in a run."""
     with seeded_by():
         return list(map(np.asarray, part.build(labels.copy(), scenario.nodes, Streams(scenario.seed))))
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from netdfl.compression.base import Compressor, EncodedVector
 
 _DIM, _VECTORS, _ROUNDS, _MESSAGES = 64, 8, 3, 32
-"""The numbers of a vector, its encodings, rounds and messages that parts are tried with."""
+"""The size of a trial: how many numbers a vector has, how many encodings, rounds and messages are tried."""
 _ROUNDED = 1e-3
-"""The share of a vector's squared length that a compressor may lose by rounding beside its bound."""
+"""The share of a vector's squared length that a compressor may lose by rounding, in addition to its stated bound."""
 
 
 def without_data(scenario: Scenario) -> Iterator[CheckFinding]:
@@ -122,7 +122,10 @@ def _lost(compressor: Compressor, vector: Tensor, seed: int) -> float:
 
 
 def _encoded(part: Part, compressor: Compressor, vector: Tensor) -> EncodedVector:
-    """Return a vector encoded by a user's `part`, after checks that nothing else may change it, and it nothing else."""
+    """Return `vector` as a user's `part` encodes it. Raises OwnPartError where the encoding breaks its contract.
+
+    One seed must give one encoding, which neither changes the vector nor shares its memory.
+    """
     given = vector.clone()
     with seeded_by():
         encoded = compressor.compress(given, np.random.default_rng(0))

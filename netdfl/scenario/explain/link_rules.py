@@ -132,7 +132,10 @@ class RuleCounter:
         return next((of for selector, of, entry in reversed(self._entries) if key in entry and edge in selector), None)
 
     def _of_rounds(self, event: int) -> Iterator[frozenset[Edge]]:
-        """Yield the graphs (sets of links) of the rounds in which event number `event` acts; all, if it is by time."""
+        """Yield the graphs (sets of links) of the rounds in which event number `event` acts.
+
+        These are all graphs if the event is scheduled by time, or the graph never changes.
+        """
         spans = [each for each in self._spans if each.source == event and each.at_round is not None]
         for round, edges in enumerate(self._edges):
             inside = any(each.holds_in(round) for each in spans)

@@ -34,7 +34,7 @@ _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
 _MOST_NAMED = 4
 _EXACT = 1e-9
-"""The contraction a round below which nodes agree exactly, up to rounding."""
+"""The factor of disagreement per round below which nodes are said to agree exactly, up to rounding."""
 
 
 def show(found: Explanation, console: Console) -> None:

@@ -86,7 +86,7 @@ WHOLE_CHARACTER = "write the character itself in place of its escapes"
 
 
 def half_character(text: str) -> str:
-    """Return what is wrong with a text that has half of a character; empty if it has none."""
+    """Return an error message if a text has half of a character (a lone surrogate); else an empty text."""
     return f"{text!r} has half of a character" if HALF_CHARACTER.search(text) else ""
 
 

@@ -62,7 +62,7 @@ def hashes(scenario: Scenario) -> Iterator[str]:
 def _in_turn(said: Plain) -> Plain:
     """Return the scenario's values without the key `sharing: fifo` of uplinks and downlinks.
 
-    Versions before this key hashed them so.
+    Versions of netdfl without this key computed the hash of these values.
     """
     plain = dict(said)
     if "links" in said:

@@ -43,9 +43,9 @@ def _normal(document: Document, annotation: object, value: object, path: Path, d
 
 
 def _may_be_left_out(annotation: object) -> bool:
-    """Return whether a value may be null and no text, so that `none` can only mean null.
+    """Return whether a value of this type may be null but not text, so that `none` in a file can only mean null.
 
-    Fields that read `none` themselves, such as choices of a component, are left to do so.
+    The result is false for fields that interpret `none` themselves, such as choices of a component.
     """
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     if any(isinstance(mark, Choices | BeforeValidator | PlainValidator) for mark in marks):
@@ -76,7 +76,7 @@ def annotation_at(
 def keys_at(value: object, path: Path, directory: str, model: type[BaseModel] = Scenario) -> list[str]:
     """Return the keys that the mapping at `path` may have; empty if it may have any key, or is no mapping.
 
-    `model` is that of the whole file.
+    `model` is the model of the whole file.
     """
     found = _model(*annotation_at(value, path, directory, model), directory)
     return list(fields_of(found)) if found else []

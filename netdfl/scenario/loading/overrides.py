@@ -54,9 +54,9 @@ def on_world(kind: str, others: list[Override]) -> Override:
 def apply(document: Document, overrides: list[Override], directory: str) -> list[str]:
     """Write `overrides` into the normalized `document`; return a notice for each key of the file that was dropped.
 
-    Where an override names another component (`algorithm.name`, any `kind`), the other keys of the old one from the
-    file are dropped if the new one lacks them. An override of `local_steps` drops `local_epochs`, and the other way
-    round. Keys that an override sets are never dropped, so the checks report those that are wrong.
+    Where an override names another component (`algorithm.name`, any `kind`), the file's keys for the old component are
+    dropped if the new one lacks them. An override of `local_steps` drops `local_epochs`, and vice versa. Keys that an
+    override sets are never dropped, so the checks report wrong ones.
     """
     overrides = list(overrides)
     for index, override in enumerate(overrides):

@@ -1,7 +1,7 @@
 """The sources of a scenario's runs: the user's modules, and the files that the scenario names; whether they changed.
 
-Whatever goes on from earlier runs (a resumed run, a replay, a table of a sweep, an exploration, a proof, a blame) asks
-here. Otherwise two experiments would be mixed in one.
+Everything that continues or reuses earlier runs (a resumed run, a replay, a table of a sweep, an exploration, a proof,
+a blame) first compares the sources. Otherwise two experiments could be mixed in one.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def changed_files(before: Mapping[str, str]) -> list[str]:
 
 
 def edited_files(before: Mapping[str, str]) -> list[str]:
-    """Return `changed_files` without files that are gone, as those are that another machine had for its run alone."""
+    """Return `changed_files` without files that are gone: files of another machine's run may exist only there."""
     return [f"{name} was edited" for name, was in before.items() if Path(name).is_file() and digest(Path(name)) != was]
 
 

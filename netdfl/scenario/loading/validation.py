@@ -41,13 +41,13 @@ _TYPES = {
 
 
 class FileForm(NamedTuple):
-    """A form of YAML files.
+    """A kind of YAML file that users write, such as a scenario or a study.
 
     Attributes:
-        what: such a file, in words.
-        model: the model of its contents.
+        what: the name of such a file in messages.
+        model: the pydantic model of its contents.
         examples: an example of the value of each key, by path.
-        listed: a sentence on where all keys are listed, for whoever writes an unknown one.
+        listed: a sentence on where all keys are listed, which users see after an unknown key.
     """
 
     what: str

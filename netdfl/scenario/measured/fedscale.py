@@ -1,8 +1,8 @@
 """FedScale's device capacities and availability, converted to tables that scenarios name.
 
-The files are a user's own. `client_device_capacity` has for each device how long it takes for one example, in ms
-(`computation`), and a bandwidth in kbit/s (`communication`). `client_behave_trace` has the seconds at which it becomes
-`active` and `inactive` in a trace that ends at `finish_time`.
+Users bring these files. `client_device_capacity` has for each device its computing time per example in ms
+(`computation`), and its bandwidth in kbit/s (`communication`). `client_behave_trace` has the seconds at which a device
+becomes `active` and `inactive` in a trace that ends at `finish_time`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matrices of round trips in JSON, as services that measure between the regions of a cloud give them."""
+"""Matrices of round-trip times in JSON, which services that measure them between cloud regions publish."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _REGIONS, _TARGETS, _VALUES = ("region", "from", "source"), ("regionTo", "to", "
 def matrix_rows(file: str) -> list[list[str]] | None:
     """Return a matrix in JSON as the rows of a table, its first row and column the names; None for another JSON file.
 
-    It reads `{source: {target: value}}`, also below a key `data`, and CloudPing's list of regions with `averages`.
+    Known forms are `{source: {target: value}}`, also below a key `data`, and CloudPing's list of regions with
+    `averages`.
     Raises ValueError for a file that can't be read.
     """
     try:

@@ -60,7 +60,7 @@ def _with_rate(entry: CoreEntry, rate: float | None) -> CoreEntry:
 def _with_access(scenario: Scenario, rate: float | None) -> dict[str, Any]:
     """Return the scenario's block `links`, completed with uplinks and downlinks of `rate`.
 
-    Their default entry gets an uplink and a downlink of `rate` bit/s if it has none.
+    Its entry `default` gets an uplink and a downlink of `rate` bit/s where it has none.
     """
     if rate is None:
         return scenario.links

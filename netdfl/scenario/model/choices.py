@@ -253,7 +253,7 @@ def inlined(schema: JsonSchemaValue, known: Mapping[str, JsonSchemaValue] = Mapp
 
 
 def refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomError:
-    """Create a validation error that `problems` converts to a `Problem` with these texts."""
+    """Create a validation error, which the loader converts to a `Problem` with these texts."""
     return PydanticCustomError("refused", "{what}", {"what": what, "expected": expected, "remedy": remedy})
 
 

@@ -101,7 +101,7 @@ CONTRACTS: Mapping[str, Contract] = {
     "reorder": Contract((), "netdfl.links.rules.disorder:Reordering"),
     "compute time": Contract(("streams",), "collections.abc:Callable", "the scenario's random streams"),
 }
-"""The kinds of components that a user may write. Other kinds come from netdfl alone."""
+"""The contracts of the kinds of components that a user may write. Components of other kinds come only from netdfl."""
 
 
 def check_signature(function: Function, contract: Contract) -> str:

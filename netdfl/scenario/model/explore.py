@@ -15,8 +15,8 @@ Rate = Annotated[float, Field(gt=0, le=1e6)]
 Rates = dict[FaultKind, Rate]
 EVERY_KIND: Rates = {kind: 1.0 for kind in get_args(FaultKind) if kind != "core"} | {"loss": 3.0, "delay": 3.0}
 OVER_UNDERLAY: Rates = EVERY_KIND | {"core": 1.0}
-"""The rates of a scenario with an underlay that says none. The key's default has no `core`, as it is part of the
-identity of scenarios without an underlay."""
+"""The rates of faults by kind for a scenario that has an underlay and names no rates. `EVERY_KIND`, the default of the
+key, has no `core`: it enters the hash that identifies a scenario, which is to stay where there is no underlay."""
 
 
 class Explore(Strict):

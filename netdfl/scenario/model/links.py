@@ -37,7 +37,7 @@ _HELP = {
 
 
 class Entry(Strict):
-    """The rules of one entry; a missing key keeps the rule of a more general entry."""
+    """The rules of one entry of `links`; a missing key keeps the rule of a more general entry."""
 
     state: StateName = Field("up", description="Whether the link is up, or down in one of three ways.")
 

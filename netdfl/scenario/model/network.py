@@ -40,7 +40,7 @@ class TopologyPart(Part):
 
 
 class CompressionPart(Part):
-    """The compressor of messages, and the scheme that carries its error."""
+    """The compressor of messages, and the scheme that makes up for its error."""
 
     scheme: Scheme = Field(
         "auto", description="auto, or for gossip choco or deepsqueeze, push-sum edge or push_sum, a server plain or ef."

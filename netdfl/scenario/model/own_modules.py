@@ -18,7 +18,7 @@ _LIBRARY = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "pla
 
 
 class FileState(NamedTuple):
-    """The time of change and the size of a file: while they stay, its contents do."""
+    """The time of change and the size of a file; while both stay the same, so do its contents."""
 
     changed_ns: int
     nbytes: int
@@ -34,7 +34,7 @@ class ModuleSearch(NamedTuple):
 def find_modules(names: Iterable[str], folders: Sequence[Path]) -> ModuleSearch:
     """Search `folders`, the first ones first, for modules by name, and for all modules that these import at any place.
 
-    Folders of installed packages and of Python's library are not searched, and netdfl's own modules are none.
+    Folders of installed packages and of Python's library are not searched, and netdfl's modules are no user's modules.
     """
     folders = [folder for folder in folders if folder.is_dir() and not _is_of_others(folder)]
     holding = cache(lambda top: [folder for folder in folders if _has(folder, top)])  # most names lie in none of them
@@ -64,7 +64,7 @@ def python_path() -> list[Path]:
 
 @lru_cache(1)
 def _resolved(places: Sequence[str], of: str) -> Sequence[Path]:
-    """Return the folders that `places` name in the folder `of`, where the process is."""
+    """Return the absolute paths of the folders `places`, which are relative to the working directory `of`."""
     return [Path(of, place).resolve() for place in places]
 
 
@@ -98,7 +98,7 @@ def state_of(file: Path) -> FileState | None:
 
 @lru_cache(10_000)
 def _imported(name: str, file: Path, state: FileState | None) -> Sequence[str]:
-    """Return the names that the module imports in that state of its file, as searches repeat for each part."""
+    """Return the names that the module imports; cached, as searches repeat, as long as its file stays in this state."""
     return tuple(_imports(name, file))
 
 

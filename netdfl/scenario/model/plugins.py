@@ -1,11 +1,11 @@
 """The import of components that a user wrote from modules next to a scenario file.
 
-Each folder has its own modules, under a name in `sys.modules` that no other folder has. So two scenarios may each
-have a `parts.py`, and a module is found even where it has the name of one in Python's library.
+The modules of each folder are imported into an artificial package, whose name in `sys.modules` belongs to this folder
+only. So two scenarios may each have a `parts.py`, and a module may have the name of one in Python's library.
 
 In a process that loads scenarios again and again, such as a notebook, modules of such a folder are imported anew once
 one was edited. Modules that Python imported under their ordinary names belong to the user's program, too: they are not
-imported anew, and an edited one is refused. Otherwise a run would be of another text than the one that it records.
+imported anew, and an edited one is refused. Otherwise a run would execute other code than the code that it records.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from netdfl.scenario.model.own_modules import FileState, find_modules, python_pa
 
 ORIGIN = "origin.json"
 _LOADED: dict[str, tuple[ModuleSpec | None, FileState | None]] = {}
-"""Each module's specification and the state of its file when it was imported, by name; a reload gives another one."""
+"""Each module's specification, which a reload replaces, and the state of its file when it was imported, by name."""
 _FOUND: dict[str, set[str]] = {}
 """The names of the modules that were found in a folder, by the name of its artificial package."""
 
 
 class Origin(TypedDict):
-    """The form of `origin.json`, which records where a run's scenario lies, or the study of a scenario."""
+    """The contents of `origin.json`: the folder of the scenario of a run, or of the study that made a scenario."""
 
     directory: str
 
@@ -51,7 +51,7 @@ _FAILED: ContextVar[dict[tuple[str, str], BaseException] | None] = ContextVar("f
 
 @contextmanager
 def failing_once() -> Iterator[None]:
-    """Within the context, run no module again whose import failed: raise the same error."""
+    """Within the `with` block, do not import a module again whose import failed, but raise the same error again."""
     token = _FAILED.set({})
     try:
         yield
@@ -109,7 +109,7 @@ def _forget_edited(home: str) -> None:
 
 
 def _is_stale(module: ModuleType) -> bool:
-    """Return whether a module's file was edited after it was imported, or after it was first asked for."""
+    """Return whether a module's file was edited after the module was imported or, if unknown, first checked here."""
     state = _state_of(module)
     spec, was = _LOADED.setdefault(module.__name__, (module.__spec__, state))
     if spec is not module.__spec__:  # it was imported anew, or reloaded
@@ -129,7 +129,7 @@ def places(directory: str) -> Sequence[Path]:
 
 
 def origins(directory: str) -> Sequence[Path]:
-    """Return `directory` and where its scenario came from, the nearest first.
+    """Return `directory` and the folders from which its scenario came, the nearest first.
 
     The origin of a run is the folder of the scenario that it ran; that of a study's scenario is the study's folder.
     """
@@ -140,9 +140,9 @@ def origins(directory: str) -> Sequence[Path]:
 
 
 def origin_form(directory: Path) -> Origin:
-    """Return the contents of `origin.json` for what is made of a scenario in `directory`: its first origin.
+    """Return the contents of `origin.json` for runs of a scenario in `directory`: the folder from which it first came.
 
-    Folders between the two, such as that of a sweep's cells, may be moved.
+    Folders between the two, such as the folder of a sweep's cells, may be moved.
     """
     return {"directory": str(origins(str(directory))[-1])}
 

@@ -48,13 +48,13 @@ from netdfl.transport.grpc.options import GrpcOptions
 
 SCHEMA = "netdfl/1"
 KEPT_BYTES = 64 << 20
-"""The most bytes of all nodes' final models together that are saved, unless the scenario decides otherwise."""
+"""The largest total size in bytes of all nodes' final models that are saved, unless the scenario decides otherwise."""
 PACKET_PATIENCE = "20s"
 """The default of `keepalive_timeout` in gRPC where links lose packets: retransmissions delay the answer to a ping."""
 
 
 class Bounds(Strict):
-    """The bounds of a figure."""
+    """The bounds of a metric."""
 
     at_least: float | None = Field(None, description="The least that passes.")
     at_most: float | None = Field(None, description="The most that passes.")
@@ -105,7 +105,7 @@ _BOUNDS: Mapping[str, type[Bounds]] = {
     "duration_s": SecondBounds,
     "virtual_duration_s": SecondBounds,
 }
-"""The bounds of figures that are no plain numbers, by the figure's name."""
+"""The types of bounds for metrics that are no plain numbers, by the metric's name."""
 
 Occurrence = Literal["none", "some", "any"]
 
@@ -200,7 +200,7 @@ TARGETS = ("test_accuracy", "test_loss", "error", "consensus_distance", "weight_
 
 
 class Target(Bounds):
-    """A figure of the fleet, and the value that counts as reached."""
+    """A metric of the fleet, and the value that counts as reached."""
 
     metric: str = Field(description=f"{', '.join(TARGETS)}, or a figure of the task's own, like test_mae.")
 
@@ -368,7 +368,7 @@ class Scenario(Strict):
 
     @property
     def batching(self) -> Literal["exact", "auto"]:
-        """How nodes that share a process train: with the results of one by one (`exact`), or many at once (`auto`)."""
+        """How nodes that share a process train: as if one by one (`exact`), or many at once, equal up to rounding."""
         return self.task.batching if isinstance(self.task, Training) else "exact"
 
     @property

@@ -34,7 +34,7 @@ def _told_apart(metrics: list[Part]) -> list[Part]:
 
 
 class ModelPart(Part):
-    """A model, and the common start of all nodes."""
+    """A model, and the parameters from which all nodes start."""
 
     key: ClassVar[str] = "name"
     buffers: Literal["average", "local", "reset"] = Field(

@@ -67,7 +67,7 @@ class CoreEntry(Strict):
 
 
 class UnderlayPart(Strict):
-    """The network below the links: messages between nodes take the shortest way over core links that all share."""
+    """The network below the links: messages between nodes take the shortest route over core links, which they share."""
 
     file: InputFile | None = Field(None, description="A .graphml, .gml or .json file of the sites and core links.")
     links: dict[str, CoreEntry] = Field(

@@ -42,7 +42,7 @@ Thing = Annotated[str, AfterValidator(_thing)]
 
 
 class WorldOptions(Choice):
-    """The common keys of all worlds. `entry` is the catalog entry of a user's own world."""
+    """The common keys of all worlds (places where a fleet runs). `entry` is the catalog entry of a user's own world."""
 
     entry: ClassVar[object] = None
     loss_layer: LossLayer = Field("message", description="Whether links act on messages, or on packets below TCP.")
@@ -215,7 +215,7 @@ class ContainersOptions(PacketOptions):
 
 
 class Oracle(Choice):
-    """The supervisor tells the nodes at once who is gone; named in the result."""
+    """The supervisor tells the nodes at once who is gone; the result names this detector."""
 
     kind: Literal["oracle"] = "oracle"
 
@@ -240,9 +240,9 @@ DETECTORS = by_kind(Oracle, Heartbeat, NoDetector)
 
 
 class WorldChoices(Choices):
-    """The field that chooses where a fleet runs (its world). A user's own is an object with `make`.
+    """The field that chooses where a fleet runs (its world).
 
-    It also has `options` if it has keys.
+    A user's own world is an object with `make`, and with `options` if the world has keys of its own.
     """
 
     @property
