@@ -49,9 +49,9 @@ def is_under_way(plan: Path) -> bool:
 
 @contextmanager
 def writing_tables(plan: Path) -> Iterator[None]:
-    """Hold the lock of the tables of the study whose plan is the file `plan`, once no other process does.
+    """Wait for the lock of a study's tables, then hold it inside the `with` block; `plan` is the study's plan file.
 
-    A study's command and `netdfl study` write the same files, and what knows of more runs must be the last.
+    A study's command and `netdfl study` write the same files, and tables of fewer runs must not replace later ones.
     """
     with _open(plan.with_name(f".{plan.stem}.tables")) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -57,7 +57,7 @@ def caption_head(names: Sequence[str], name: str, title: str) -> str:
 def caption_start(head: str, seeds: str, *, deviation: bool, interval: bool) -> str:
     """Return the first sentence of a table's caption: its `head`, and what is printed.
 
-    `seeds` is the number of runs of a point as text, such as `2 to 3`. The sign ± is that of plain text.
+    `seeds` is the number of runs of a point as text, such as `2 to 3`. The sign ± is plain text, not LaTeX.
     """
     if seeds == "1":
         return f"{head}, one seed."
@@ -66,7 +66,7 @@ def caption_start(head: str, seeds: str, *, deviation: bool, interval: bool) -> 
 
 
 def column_notes(names: Sequence[str], logs: frozenset[str]) -> list[str]:
-    """Return the sentences that explain single columns of a table; `logs` are averaged by their logarithm."""
+    """Return the sentences that explain single columns of a table; metrics in `logs` have geometric means."""
     of_logs = [words(name) for name in names if name in logs]
     geometric = f"Of {' and '.join(of_logs)} the mean is the geometric one, which has no standard deviation."
     average = "Test accuracy is that of the average model."

@@ -68,7 +68,7 @@ class CellResult:
     notices: tuple[str, ...] = ()
     """Remarks on the cell's scenario, such as what `auto` stands for."""
     untimed: str = ""
-    """The local work of its scenario, if local rounds take no virtual time (`netdfl.study.untimed`)."""
+    """The local work of the cell, as text, if its local rounds take no virtual time (`netdfl.study.untimed`)."""
 
     @property
     def failed(self) -> bool:
@@ -89,7 +89,7 @@ class CellResult:
 
     @property
     def why(self) -> str:
-        """The reason of a failed cell for people."""
+        """The reason why the cell failed, as text for users."""
         return self.text or f"exit code {self.exit_code}"
 
 
@@ -102,7 +102,7 @@ class CellJob:
         text: the cell's own scenario, as it is when the study begins, in JSON.
         cell: the cell.
         path: its run directory.
-        world: its kind of world.
+        world: its kind of world (where its fleet runs), such as `simulated`.
         sources: the digests of the user's modules and of named files, by path.
     """
 
@@ -117,7 +117,7 @@ class CellJob:
     notices: tuple[str, ...] = ()
     """Remarks on the cell's scenario, such as what `auto` stands for."""
     untimed: str = ""
-    """The local work of its scenario, if local rounds take no virtual time (`netdfl.study.untimed`)."""
+    """The local work of the cell, as text, if its local rounds take no virtual time (`netdfl.study.untimed`)."""
 
 
 def look(
@@ -180,7 +180,7 @@ def finished(cell: Cell, path: Path) -> CellResult | None:
 
 
 def ended_meanwhile(known: Sequence[CellResult], waiting: Sequence[CellJob]) -> tuple[list[CellResult], list[CellJob]]:
-    """Divide cells anew where another command may have run some that were `waiting`."""
+    """Return `known` and `waiting` again; waiting cells that another command has run meanwhile are now `known`."""
     done = {
         job.cell: replace(ran, notices=job.notices, untimed=job.untimed)
         for job in waiting
@@ -266,7 +266,7 @@ def run_all(
 def _order(path: Path, job: CellJob) -> CellOrder:
     """Return the order for the cell's run in the directory `path`, with its scenario in a file beside the directory.
 
-    Otherwise a scenario that is edited while the study goes on would change the runs that have not begun.
+    Otherwise a scenario that is edited while the study is running would change the runs that have not begun.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path_beside(path, "yaml")
@@ -277,9 +277,9 @@ def _order(path: Path, job: CellJob) -> CellOrder:
 
 
 def _failed(job: CellJob, code: int, text: str) -> CellResult:
-    """Return the result of a run that failed, and see to it that there is an exit code beside its directory.
+    """Return the result of a run that failed, and write its exit code beside its directory if none is there.
 
-    A run that was killed could not write one, and would look like one that is still to be made.
+    A run that was killed could not write its exit code, and would look like one that has not begun.
     """
     file = path_beside(job.path, "exit")
     if not file.exists():

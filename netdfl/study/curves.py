@@ -41,7 +41,7 @@ class MetricCurve(NamedTuple):
         middle: the median in each of them.
         low: the minimum.
         high: the maximum.
-        whole: whether the curve goes on to the last round.
+        whole: whether the curve reaches the last round.
     """
 
     rounds: tuple[int, ...]
@@ -73,7 +73,7 @@ def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
 
 
 def _above_nothing(curve: MetricCurve) -> MetricCurve:
-    """Return a curve for a logarithmic axis, with values below 2^-52 as 2^-52, as means of logarithms count them."""
+    """Return a curve for a logarithmic axis, with values below 2^-52 raised to 2^-52, as in means of logarithms."""
     middle, low, high = (tuple(max(y, LEAST) for y in each) for each in (curve.middle, curve.low, curve.high))
     return curve._replace(middle=middle, low=low, high=high)
 
@@ -106,8 +106,8 @@ def _deaths(path: Path) -> list[int]:
 def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> bool:
     """Draw a metric over rounds to `path`; return whether there was something to draw.
 
-    Equal curves are drawn once, and bands are filled only with at most `MOST_BANDS` of them; a note says what they are.
-    A cross marks a curve that ends early.
+    Equal curves are drawn once. The bands between minimum and maximum are filled only if there are at most `MOST_BANDS`
+    curves. A note below says what lines and bands are, and a cross marks a curve that ends early.
     """
     of_nodes = _is_of_nodes(ran, drawn.y)
     figure, axes = _canvas(drawn, _whose(drawn.y, of_nodes=of_nodes))
@@ -134,9 +134,9 @@ def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> boo
 
 
 def note_of(middle: str, num_seeds: int, *, nodes: bool = False) -> str:
-    """Return the note of a plot on its lines: what of the values they are, and over what.
+    """Return the note below a plot on what its lines are, such as `line: the median over nodes and 3 seeds`.
 
-    With `nodes`, values are those of nodes.
+    `middle` is the statistic, such as `median`; with `nodes`, each node has its own values.
     """
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else "one seed"
     return f"line: the {middle} over {'nodes and ' * nodes}{seeds}" if nodes or num_seeds > 1 else "line: one seed"
@@ -153,7 +153,7 @@ def _draw_range(axes: Axes, curve: MetricCurve, color: str, stroke: Stroke, *, f
 def looks_of(lines: Mapping[str, Sequence[CellResult]]) -> dict[str, tuple[str, Stroke]]:
     """Return the color and dashes of each line: a color for each method, dashes for each level of what else varies.
 
-    Where nothing else varies, or there are too many methods or levels, both are used in turn.
+    Where nothing else varies, or there are too many methods or levels, colors and dashes are used in turn.
     """
     places = {name: cells[0].cell.place for name, cells in lines.items()}
     key = rival_key(places.values())
@@ -244,7 +244,7 @@ def _whose(metric: str, *, of_nodes: bool) -> str:
 
 
 def _is_of_nodes(ran: Sequence[CellResult], metric: str) -> bool:
-    """Return whether the nodes of a run recorded a metric each for itself."""
+    """Return whether any run recorded the metric for single nodes, and not only for the fleet."""
     found = (rows(each.path, "metrics") for each in ran if not each.failed)
     return any(row["name"] == metric and row["node"] is not None for of_run in found for row in of_run)
 

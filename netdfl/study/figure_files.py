@@ -1,4 +1,4 @@
-"""The names of a study's plots, and the removal of those that it drew earlier and draws no more."""
+"""The file names of a study's plots, and the removal of plots that the study no longer draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENDINGS = (".png", ".pdf")
 
 
 def stems_of(figures: Sequence[FigureSpec]) -> list[str]:
-    """Return different names of plots, without an ending: `error`, `error_by_round`, `error_by_loss` for a second."""
+    """Return a distinct file name, without ending, for each plot: `error`, and `error_by_lr` for another of `error`."""
     found: list[str] = []
     for drawn in figures:
         stem = _stem(drawn)
@@ -34,7 +34,7 @@ def _word(path: str) -> str:
 
 
 def names_of(figures: Sequence[FigureSpec], learning: Sequence[str]) -> set[str]:
-    """Return the names of all plots of a study, also of the metrics `learning` over rounds, time and bytes."""
+    """Return the names of all plots of a study: `figures`, and the metrics `learning` over rounds, time and bytes."""
     return {*stems_of(figures), *(f"{metric}_learning" for metric in learning)}
 
 

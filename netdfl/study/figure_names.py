@@ -41,7 +41,7 @@ def _varied(plan: GridPlan) -> list[str]:
 
 
 def _as_varied(drawn: FigureSpec, plan: GridPlan, misspelled: Sequence[str]) -> FigureSpec:
-    """Return a plot that names what varies as `plan` does, where that is misspelled."""
+    """Return the plot `drawn`; a varied name that only `plan` has `misspelled` gets the spelling of `plan`."""
     known = ("round", "bytes_sent", CASE, *plan.vary)
     unknown = {key: name for key, name in (("x", drawn.x), ("panels", drawn.panels)) if name not in known}
     near = {key: difflib.get_close_matches(name, misspelled, 1, _ALIKE) for key, name in unknown.items()}
@@ -70,7 +70,7 @@ def _wrong(drawn: FigureSpec, varied: list[str], misspelled: Sequence[str], *, o
 def _wrong_panels(drawn: FigureSpec, varied: list[str], proposed: list[str]) -> Iterator[tuple[str, str]]:
     """Yield each error in the panels of a plot; only a plot against a varied value can have panels.
 
-    `varied` has the names of varied values, `proposed` those that are right.
+    `varied` has the names of varied values, and `proposed` the correctly spelled ones of these.
     """
     panels = [name for name in varied if name != drawn.x]
     if drawn.panels in varied and drawn.x not in varied:

@@ -63,7 +63,7 @@ def _say(order: CellOrder, code: int | None) -> None:
 
 
 def _end(running: dict[int, CellOrder]) -> None:
-    """End every run that is going on, at once; `running` has their orders by process id."""
+    """End every run under way at once; `running` has the orders of these runs by process id."""
     for pid, order in running.items():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM if order.world == "containers" else signal.SIGKILL)

@@ -22,7 +22,7 @@ FORM = FileForm("the study", StudyFile, _EXAMPLES, "`netdfl list study` has all 
 STAND_INS: Mapping[str, object] = {"schema": STUDY, "name": "unnamed", "sweeps": {}}
 """The replacements of a study's own keys, if they are missing or wrong."""
 FIGURE = {"y": "test_loss", "x": "round"}
-"""The replacement of a figure whose form is wrong; it has no mistake of its own."""
+"""The replacement of a plot's specification whose form is wrong; the replacement is valid."""
 SOME: Mapping[str, object] = {"any": {}}
 """The replacement of varied values whose form is wrong: one that overrides nothing."""
 MOST_REPAIRS = 8
@@ -64,7 +64,7 @@ def read_form(document: Document, directory: str) -> StudyForm:
 
 
 def _repair(document: Document, mistakes: Sequence[ErrorDetails], directory: str, found: StudyForm) -> None:
-    """Rename or remove unknown keys; if there are none, replace wrong parts, as a key may be missing by its name."""
+    """Rename or remove unknown keys; without any, replace wrong parts: a missing key may be a misspelled one."""
     paths = {written_path(each["loc"], document.data, each["type"]): each["type"] for each in mistakes}
     unknown = [path for path, kind in paths.items() if kind == "extra_forbidden"]
     for path in unknown:
@@ -74,7 +74,7 @@ def _repair(document: Document, mistakes: Sequence[ErrorDetails], directory: str
 
 
 def _rename(document: Document, path: Path, directory: str) -> None:
-    """Give an unknown key the name that must be meant, with the places of all below it; remove it if none is near."""
+    """Rename an unknown key to the most similar known one, with the places of keys below; remove it if none is near."""
     *above, key = path
     parent: Any = _at(document.data, tuple(above))
     value = parent.pop(key)

@@ -1,4 +1,4 @@
-"""Words of tables and plots for varied keys and values. A value that is a mapping is named by what differs."""
+"""Words of tables and plots for varied keys and values. A mapping is named by the keys in which it differs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def key_words(path: str, paths: Sequence[str] = ()) -> str:
 def labels_of(values: Iterable[Values]) -> Labels:
     """Return labels for the values of a grid that are mappings, such as `{name: dfedsam, rho: 0.1}`: what differs.
 
-    Shares beside percentages are in percent. `values` are those of each point. The labels of a key's values are all
-    different.
+    Shares beside percentages are in percent. `values` has the varied values of each point of the grid. The labels of a
+    key's values are all different.
     """
     texts: dict[str, dict[str, None]] = {}
     for point in values:
@@ -68,7 +68,7 @@ def _labels(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _percentages(texts: Sequence[str]) -> dict[str, str]:
-    """Return the shares among a key's values in percent, if another value is, so that 0 beside 10% is 0%."""
+    """Return labels in percent for a key's shares if one of its values is in percent: `0` beside `10%` is `0%`."""
     if not any(text.endswith("%") for text in texts):
         return {}
     found = {text: f"{100 * float(text):g}%" if _SHARE.fullmatch(text) else text for text in texts}

@@ -1,4 +1,4 @@
-r"""Text of tables in LaTeX: special characters, labels, headings, and about how wide a table is."""
+r"""Text of tables in LaTeX: special characters, labels, headings, and the approximate width of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 PAGE = 345
 """The width of the text on a page of the class `article`, in points."""
 NARROW = "  \\setlength{\\tabcolsep}{4pt}\n"
-"""The line that narrows the gaps between the columns of a table that is wider."""
+"""The line that narrows the gaps between the columns of a table that is wider than `PAGE`."""
 _WIDTH, _SMALL, _GAP = 5.0, 4.3, 12.0
 """The mean widths of a letter and of one in small print, and the gap between columns, in points."""
 _LINE = 12
@@ -43,9 +43,9 @@ def broken(heading: str, side: str) -> str:
 
 
 def width_of(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> float:
-    """Return about how wide a table is, in points: of each column the widest cell, and the gaps.
+    """Return the approximate width of a table in points: the widest cell of each column, and the gaps.
 
-    The cells in `rows` are text; what stands in parentheses is below the rest, in small print.
+    The cells in `rows` are text; a part in parentheses is printed below the rest, in small print.
     """
     widths = [_WIDTH * len(each) for each in headings]
     for row in rows:

@@ -25,7 +25,7 @@ from netdfl.study.untimed import time_note
 GRID = 60
 """The number of points of a mean curve over time or bytes, where the points of single runs differ."""
 MOST_ROWS = 4
-"""The most rows of panels, one for each level of what varies beside the methods."""
+"""The most rows of panels, one for each level (combination of values of what varies beside the methods)."""
 WIDTH, HEIGHT = 2.5, 2.3
 """The size of a panel in inches: letters of a plot as wide as a page's text can still be read."""
 NOTE_HEIGHT = 0.14
@@ -40,7 +40,7 @@ class CurveBand(NamedTuple):
     Attributes:
         at: the abscissas: rounds, seconds or bytes.
         found: the mean with its interval at each of them.
-        cut: whether a run goes on where the curve ends.
+        cut: whether some run is longer than the curve, which ends with the shortest run.
     """
 
     at: tuple[float, ...]
@@ -129,7 +129,7 @@ def _name_x(axes: Axes, name: str, *, virtual: bool) -> None:
 
 
 def _panels(lines: Mapping[str, Sequence[CellResult]], metric: str, *, log: bool) -> dict[str, dict[str, CurveBand]]:
-    """Return the curves of each line by what they are drawn over: rounds, time and bytes, where these tell anything."""
+    """Return the curves of each line by abscissa (rounds, time, bytes), without abscissas that add nothing."""
     panels = {
         name: bands
         for name, trace in ABSCISSAS.items()
@@ -195,7 +195,7 @@ def _heights(bands: Mapping[str, CurveBand], *, log: bool) -> dict[str, dict[flo
 def _covered(
     rows: Mapping[str, Sequence[str]], heights: Mapping[str, Mapping[float, float]], labels: Mapping[str, str]
 ) -> list[str]:
-    """Return a sentence for each line that can't be seen, as one that is drawn after it lies upon it.
+    """Return a sentence for each line that is hidden by an equal line, which is drawn after it.
 
     `rows` has the names of the lines of each row, `labels` the name of each in the legend.
     """
@@ -209,7 +209,7 @@ def _covered(
 
 
 def _are_alike(a: Mapping[float, float], b: Mapping[float, float]) -> bool:
-    """Return whether two lines lie upon each other."""
+    """Return whether two lines coincide, up to `ALIKE`."""
     return bool(a) and a.keys() == b.keys() and all(abs(y - b[x]) <= ALIKE for x, y in a.items())
 
 

@@ -1,7 +1,7 @@
 """The overrides that a study's case stands for: its mappings are merged with the scenario's.
 
-Why: `world: {compute: 10ms}` says what else is wanted of a world, and not that of another one. A mapping that names
-its part, such as `{name: dfedsam, rho: 0.05}`, replaces the other part with all its keys.
+For example, `world: {compute: 10ms}` sets one more key of the scenario's world and leaves its other keys. A mapping
+that names a component, such as `{name: dfedsam, rho: 0.05}`, replaces the scenario's component with all its keys.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class CaseOverride(NamedTuple):
     """An override that a case stands for.
 
     Attributes:
-        way: the keys that lead to it in the case.
-        path: its path in the scenario.
-        value: its value as text.
+        way: the keys that lead to the value in the case.
+        path: the path of the value in the scenario.
+        value: the value as text.
     """
 
     way: Path
@@ -39,12 +39,12 @@ class CaseOverride(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The override as `--set` takes it."""
+        """The override in the form of the option `--set`."""
         return f"{self.path}={self.value}"
 
 
 def overrides_of(sets: Mapping[str, object], scenario: Mapping[str, object], directory: str) -> Iterator[CaseOverride]:
-    """Yield the overrides of a case that sets values by path; `scenario` is the grid's, as written.
+    """Yield the overrides of a case that sets values by path; `scenario` is the grid's scenario, as written.
 
     `directory` has the modules of the user's own.
     """

@@ -19,7 +19,7 @@ LONGEST = 1e5
 
 
 def number(name: str, value: float, decimals: int | None = None) -> str:
-    """Return the `value` of the metric `name` as text; its column has as many `decimals`, if that is one number."""
+    """Return the `value` of the metric `name` as text, with `decimals` decimals (None: with `DIGITS` digits)."""
     if name in PERCENT:
         return f"{100 * value:.1f}%"
     if name in BYTES:
@@ -35,10 +35,10 @@ def signed(name: str, value: float) -> str:
 
 
 def decimals_of(name: str, means: Iterable[float], others: Iterable[float] = ()) -> int | None:
-    """Return how many decimals the numbers of a column have; None if each has digits of its own.
+    """Return how many decimals all numbers of a column have; None if each number has its own.
 
-    The largest mean has `DIGITS` digits, the smallest two; no more than the means and the `others`, such as
-    deviations, need.
+    The largest mean has at least `DIGITS` digits and the smallest at least two, but no number gets more decimals than
+    the means and the `others`, such as deviations, need.
     """
     sizes = [abs(mean) for mean in means if mean]
     if name in {*PERCENT, *BYTES, *SHARES} or not sizes or max(sizes) > SPREAD * min(sizes):

@@ -26,7 +26,7 @@ PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accu
 BYTES = frozenset({"bytes_sent"})
 """Metrics in bytes; axes show them in kB, MB and so on."""
 AVERAGE, EACH = "average model", "nodes' own models"
-"""The models that an accuracy or a loss on test data is of."""
+"""The names of the models that an accuracy or a loss on test data judges."""
 _WORDS: Mapping[str, str] = {
     "error": "error (distance to the known answer)",
     "virtual_duration_s": "virtual duration (s)",
@@ -43,7 +43,7 @@ def words(name: str) -> str:
 
 
 def words_of(name: str, whose: str) -> str:
-    """Return a metric's name as text for people; one on test data says of which models it is, `whose`."""
+    """Return a metric's name as text for people; for a metric on test data, `whose` names the models that it judges."""
     return f"{words(name)} ({whose})" if is_of_models(name) else words(name)
 
 

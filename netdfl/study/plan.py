@@ -25,11 +25,11 @@ Values = tuple[tuple[str, str], ...]
 Place: TypeAlias = tuple[str, Values]
 """The case of a point or line of a grid, and its varied values."""
 CASE = "case"
-"""The name of the cases, as what a plot is against."""
+"""The name that a plot's `x` or `panels` has for the cases."""
 LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
 """The metrics that every sweep draws over rounds, time and bytes."""
 LOGS = frozenset({"error", "consensus_distance"})
-"""The metrics that are averaged and drawn by their logarithm, unless a study says otherwise of a figure."""
+"""The metrics that are averaged and drawn by their logarithm, unless a study says otherwise for a plot."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class GridPlan:
     title: str = ""
 
     def told(self, error: InputError, cell: Cell | None = None) -> InputError:
-        """Return an error of the scenario, or of a cell, with the places of mistakes in the study or in `--vary`."""
+        """Return `error`, about the scenario or a cell, with its mistakes placed in the study or at option `--vary`."""
         if self.source is None:
             return error if cell is None else _as_typed(error, cell)
         if cell is None:
@@ -115,7 +115,7 @@ def cells_of(plan: GridPlan, first_seed: int, shared: Sequence[str] = ()) -> Ite
 
 
 def _own_seeds(plan: GridPlan) -> Iterator[Problem]:
-    """Yield a problem for each varied key, and each case, that sets the seed, which each run of the grid has anew."""
+    """Yield a problem for each varied key, and each case, that sets the seed: a grid counts its seeds itself."""
     what = "the seeds are counted, from the scenario's `seed` on"
     for name, values in plan.vary.items():
         if any(each.startswith("seed=") for sets in values.values() for each in sets):
@@ -206,7 +206,7 @@ def is_study(file: Path) -> bool:
 
 
 class StudyGrids(NamedTuple):
-    """The grids of a study, and the mistakes in its form; grids of a study with mistakes are there to be checked."""
+    """The grids of a study, and the mistakes in its form; if there are any, the grids can only be checked further."""
 
     plans: list[GridPlan]
     problems: list[Problem]

@@ -96,7 +96,7 @@ def _by_case(points: Sequence[GridPoint], drawn: FigureSpec) -> Sequence[GridPoi
 
 
 def bar_note(num_seeds: int, drawn: FigureSpec) -> str:
-    """Return the note of a plot on its dots and bars: over how many seeds they are."""
+    """Return the note below a plot that explains its dots and bars, as means and intervals over `num_seeds` seeds."""
     if num_seeds < 2:
         return "dot: one seed"
     return f"dot: the {'geometric ' * drawn.log}mean over {num_seeds} seeds; bar: its 95 % confidence interval"

@@ -30,7 +30,7 @@ SCHEMA = "netdfl/progress/1"
 FILE = "study.json"
 LOOK_S = 2.0
 SO_FAR = re.compile(r"^From \d+ of \d+ runs; ", re.MULTILINE)
-"""How a table says that it is of the runs so far."""
+"""The words by which a table says that it covers only the runs so far."""
 State: TypeAlias = Literal["finished", "failed", "running", "queued"]
 
 
@@ -156,7 +156,7 @@ class CellState:
 
 @dataclass(frozen=True)
 class StudyState:
-    """The states of all cells (single runs) of a plan; `under_way`: whether the study's command goes on."""
+    """The states of all cells (single runs) of a plan; `under_way`: whether the study's command is still running."""
 
     plan: StudyPlan
     cells: Sequence[CellState] = field(default_factory=list)

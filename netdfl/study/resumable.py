@@ -33,7 +33,7 @@ MOST_HELD = 256 * 2**20
 
 
 def run_or_resume(scenario: Scenario, path: Path, jobs: int, manner: Manner = "whole") -> int:
-    """Run a cell's `scenario` in the directory `path`, from its checkpoints if it left any; return its exit code.
+    """Run a cell's `scenario` in the directory `path`, or resume an interrupted run there; return the exit code.
 
     `jobs` is the number of runs that share the disk; with 0, no checkpoints are written, as interrupted runs are not
     stored.

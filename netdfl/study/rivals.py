@@ -1,4 +1,4 @@
-"""The points of a sweep that stand against each other: the methods, within each level of what else varies."""
+"""The points of a sweep that are compared with each other: methods at equal values of all else (at one level)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ METHODS = ("algorithm.name", "algorithm")
 
 
 def rival_key(places: Iterable[Place]) -> str:
-    """Return the key whose values stand against each other; empty if these are the cases.
+    """Return the varied key whose values are compared with each other; empty if the cases are compared.
 
-    It is the case if there are several. Otherwise it is the algorithm if that varies, or the first key that varies.
+    The cases are compared if there are several. Otherwise the key is the algorithm's if that varies, or the first key
+    that varies.
     """
     cases: set[str] = set()
     values: dict[str, set[str]] = {}
@@ -27,7 +28,7 @@ def rival_key(places: Iterable[Place]) -> str:
 
 
 def rival_of(place: Place, key: str) -> str:
-    """Return the case of a point or, for a varied `key`, its value of the key."""
+    """Return what is compared at a point: its value of the varied `key` or, for an empty key, its case."""
     case, values = place
     return dict(values).get(key, "") if key else case
 
@@ -73,7 +74,8 @@ def marks_of(ranked: Sequence[int], shown: Mapping[int, str], differs: Mapping[i
     """Return the marks of the points of one level.
 
     The best and the next ones are marked, down to the first that differs from the best; a point that was not compared
-    with it is passed over. Points whose numbers look alike are marked alike, and none is where all would be.
+    with the best is skipped. Points whose numbers look alike are marked alike, and no point is marked where all would
+    be.
 
     Args:
         ranked: the indices of the points, the best first.

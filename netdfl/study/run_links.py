@@ -1,4 +1,4 @@
-"""The links by which a sweep names the directories of its runs, as these have hashes for names."""
+"""Symbolic links with readable names to the directories of a sweep's runs, which are named by hashes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def name_run(cell: Cell) -> str:
 
 
 def link_runs(ran: Sequence[CellResult], folder: Path) -> str:
-    """Create `folder` with a link to each run that has a result, and without links to other runs of the sweep.
+    """Create `folder` with a link to each run that has a result; return why links are missing, or an empty text.
 
-    Otherwise who opens all that is there would mix two sweeps. Other files in it stay. Return a text that says why
-    links are missing, if so.
+    Links to other runs, made by an earlier call, are removed, so that all runs in `folder` belong to the present sweep.
+    Other files in it stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for link in folder.iterdir():
@@ -45,7 +45,7 @@ def link_runs(ran: Sequence[CellResult], folder: Path) -> str:
 
 
 def _names(ran: Iterable[CellResult]) -> dict[str, CellResult]:
-    """Return the results by names, each of which is another one."""
+    """Return the results by distinct names; a name that is taken gets a number."""
     found: dict[str, CellResult] = {}
     for each in ran:
         name, number = name_run(each.cell), 1

@@ -1,4 +1,4 @@
-"""The places in a study's file of what its grids are made of, so that mistakes are reported where they were written."""
+"""The places in a study's file from which the parts of its grids come, so that mistakes are reported there."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class GridSource:
         return self.study.problem(("sweeps", self.name, *path), what)
 
     def moved(self, error: InputError, case: str, values: Sequence[tuple[str, str]]) -> InputError:
-        """Return the error of a cell with the study's places in the stead of the written scenario's and of overrides'.
+        """Return the error of a cell with places in the study's file, in place of lines of `scenario` and of overrides.
 
-        `case` and `values` are those of the cell.
+        `case` and `values` are the case and the varied values of the cell.
         """
         if not isinstance(error, ScenarioError):
             return error
@@ -55,7 +55,7 @@ class GridSource:
         return ScenarioError([self._moved(problem, overrides) for problem in error.problems])
 
     def misspelled(self, problems: Sequence[Problem]) -> list[str]:
-        """Return the names of varied values at which one of the `problems` is, as the scenario has no such key."""
+        """Return the varied names at whose places there is one of `problems`, because the scenario has no such key."""
         places = {(each.line, each.column) for each in problems}
         varied = cast(Any, self.study.data)["sweeps"][self.name].get("vary", {})
         return [name for name in varied if self._place("vary", name, key=True)[1:] in places]

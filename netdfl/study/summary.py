@@ -32,13 +32,12 @@ USUAL = 0.95
 """The confidence of intervals, as a share, unless a caller asks for another one."""
 LEAST = 2.0**-52
 NOISE = 8 * LEAST
-"""A number up to which a metric of an order of 1 is the rounding of float64, as an error of 1e-16 is."""
+"""Up to this number, a metric of an order of 1 is only rounding noise of float64, such as an error of 1e-16."""
 SAME = 1e-6
 """The relative distance up to which two values are equal: sums of float32 in another order differ by less, methods by
 more."""
 EXACT = ("bytes_sent", "rounds")
-"""Counts in which one method differs from another by the same number in every run, where it does so by its nature.
-"""
+"""Counts that depend on the method and not on chance: two methods may differ by the same number in every run."""
 
 
 class Estimate(NamedTuple):
@@ -61,11 +60,11 @@ class GridPoint(NamedTuple):
     """A point of a grid: the cells (single runs) that differ only in the seed.
 
     Attributes:
-        case: the name of their case.
-        values: their varied values.
+        case: the name of the cells' case.
+        values: the cells' varied values.
         num_failed: the number of failed runs.
-        figures: the values of each metric in the other runs.
-        by_seed: the metrics of each of these runs by seed.
+        figures: the values of each metric in the runs that did not fail.
+        by_seed: the metrics of each run that did not fail, by seed.
     """
 
     case: str
@@ -81,7 +80,7 @@ class GridPoint(NamedTuple):
 
     @property
     def num_not_passed(self) -> int:
-        """The number of these runs that did not pass."""
+        """The number of runs that have a result and did not pass."""
         return round(sum(self.figures.get("not_passed", ())))
 
 
@@ -167,7 +166,7 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
     """Write a CSV row for each cell (a run): case, values, seed, exit code, error, metrics, run directory.
 
-    A metric with the name of a varied key is called `rounds_measured`.
+    A metric with the name of a varied key gets a suffix, such as `rounds_measured`.
     """
     found = [figures_of(each) if not each.failed else {} for each in ran]
     names = sorted({name for figures in found for name in figures})
@@ -196,7 +195,7 @@ def write_table(path: Path, text: str) -> None:
 
 
 def _columns(varied: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Return the names of columns, each another one: a metric may be called as what varies, such as `rounds`."""
+    """Return distinct names of columns; a metric with the name of a varied key, such as `rounds`, gets a suffix."""
     return ["case", *varied, *(f"{name}_measured" if name in varied else name for name in others)]
 
 
@@ -245,10 +244,10 @@ class PairedDifference:
         high: the upper end.
         p: the p-value of the paired t-test.
         p_holm: the p-value corrected for all pairs tested in this metric.
-        tested: false if both points have the same value for every seed, up to rounding (`SAME`, and `NOISE` of what is
-            averaged by its logarithm), or differ by the same for every seed, so that chance plays no part
+        tested: false if both points have the same value for every seed, up to rounding (`SAME`, and `NOISE` for a
+            metric averaged by its logarithm), or differ by the same amount for every seed, so that chance plays no part
             (`_is_exact`).
-        by_signs: whether they differ by the same for every seed and are tested all the same, by the signs alone.
+        by_signs: whether the points differ by the same amount for every seed, so that the test uses only the signs.
         comparisons: the number of tested pairs that `p_holm` is corrected for.
     """
 
@@ -323,11 +322,11 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
 
 
 def _is_exact(apart: Sequence[float], figure: str) -> bool:
-    """Return whether values of two points differ by what the points are, as they do so alike in every run.
+    """Return whether two points differ by their nature and not by chance, because they do so alike in every run.
 
-    They do if the difference, or the ratio of what is averaged by its logarithm, is the same in every run, up to
-    rounding. A share, or a metric on test data, may be so in a few runs by chance: it counts a limited number of
-    examples.
+    `apart` has the difference in each run (of logarithms, for a metric averaged by its logarithm); all must be equal,
+    up to rounding. For a share, or a metric on test data, the result is false: two points may differ alike in a few
+    runs by chance, because such metrics come from a limited number of examples.
     """
     if figure in EXACT:
         return len(set(apart)) == 1

@@ -155,7 +155,7 @@ def _plan_of(file: Path, vary: Sequence[str]) -> GridPlan:
 def _with_own_figures(plan: GridPlan, points: Sequence[GridPoint]) -> GridPlan:
     """Return `plan` with plots of the metrics that the user's own task defines, such as `test_mae`, added.
 
-    A study names its plots against what varies itself.
+    A study itself defines its plots against varied values, so it only gets plots over rounds, time and bytes.
     """
     own = _own(points)
     if plan.source is not None:
@@ -209,7 +209,7 @@ def _run(
 
 
 def _notes(cells: Sequence[CellResult | CellJob], labels: Labels) -> list[str]:
-    """Return the notices of the scenarios that can be run, each once, with names where it concerns some alone."""
+    """Return the notices of the scenarios that can be run, each once; one that concerns only some cells names them."""
     can_run = [each for each in cells if not (isinstance(each, CellResult) and each.refused)]
     named = [replace(each.cell, values=shortened(each.cell.values, labels)) for each in can_run]
     common, of_some = notices_of((cell, each.notices) for cell, each in zip(named, can_run, strict=True))
@@ -217,7 +217,7 @@ def _notes(cells: Sequence[CellResult | CellJob], labels: Labels) -> list[str]:
 
 
 def _drop_stale(plan: GridPlan, out: Path, console: Console) -> None:
-    """Remove the plots that an earlier call of the study drew to `out`, and `plan` has no more; other files stay."""
+    """Remove the plots that an earlier call of the study drew to `out`, if `plan` lacks them now; other files stay."""
     with suppress(InputError):  # there was none
         earlier = StudyPlan.read(out / FILE)
         names = names_of(earlier.figures, earlier.learning) - names_of(plan.figures, plan.learning)
@@ -229,7 +229,7 @@ def _drop_stale(plan: GridPlan, out: Path, console: Console) -> None:
 def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console: Console, so_far: str = "") -> int:
     """Write the tables and plots of these cells of a grid; return the number of failed cells.
 
-    `so_far` says of how many runs they are, if the grid is not finished.
+    `so_far` is a sentence on how many runs the tables cover, if the grid is not finished.
     """
     points = points_of(ran)
     plan = _with_own_figures(plan, points)

@@ -45,7 +45,7 @@ keeps its models closer.
 COUNTED = {*SHARES, "bytes_sent", "rounds"}
 """Metrics that are often equal for different methods, so that equal ones do not show that two are the same."""
 MOST_OPEN = 8
-"""The most differences that do not hold of which the terminal lists each."""
+"""The most differences without significance that the terminal lists one by one."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SweepTable:
         logs: the metrics that are averaged by their logarithm.
         warned: what a reader has to know before the figures, as sentences.
         untimed: the note on metrics of virtual time, if they compare what can't be compared (`netdfl.study.untimed`).
-        so_far: of how many runs the table is, as a sentence, if others are still to come.
+        so_far: a sentence on how many runs the table covers, if others are still to come.
     """
 
     points: Sequence[GridPoint]
@@ -75,8 +75,8 @@ class SweepTable:
     def best(self, name: str) -> set[int]:
         """Return the indices of the points that the column of the metric `name` marks, by the rule of `bold_rule`.
 
-        With a point, all points of its level that were compared with the best and have a better mean are marked. A
-        point with runs that did not pass is not: a fleet that dies early sends the fewest bytes.
+        If a point is marked, so are all points of its level that were compared with the best and have a better mean. A
+        point with runs that did not pass is never marked: a fleet that dies early sends the fewest bytes.
         """
         return self._marks(name).best
 
@@ -199,7 +199,7 @@ class SweepTable:
         return {each.cells for each in found if each is not None} or {0}
 
     def _same_runs(self) -> bool:
-        """Return whether all means are of as many runs and all of them passed: then the caption alone says how many."""
+        """Return whether all means cover equally many runs, which all passed: then only the caption has the number."""
         return len(self._counts()) == 1 and not any(each.num_failed or each.num_not_passed for each in self.points)
 
     def _tex_rows(self) -> Iterator[str]:
@@ -239,9 +239,9 @@ class SweepTable:
                 console.print(line, markup=False, highlight=False)
 
     def _told(self, name: str) -> list[str]:
-        """Return a sentence for each significant difference in a metric, and what there is of others.
+        """Return a sentence for each significant difference in a metric, then sentences about the others.
 
-        Of more than `MOST_OPEN` others only their number and the largest is told.
+        If there are more than `MOST_OPEN` others, one sentence has their number and the largest of them.
         """
         found = self.found(name)
         equal = [each for each in found if not each.tested and not each.holds]
@@ -264,11 +264,11 @@ class SweepTable:
         return lines
 
     def _extent(self, each: PairedDifference) -> float:
-        """Return the size of a difference without its sign, for the logarithm where a metric is averaged by it."""
+        """Return the absolute size of a difference; of the log ratio for a metric that is averaged by its logarithm."""
         return abs(math.log(max(each.mean, LEAST))) if each.figure in self.logs else abs(each.mean)
 
     def _seems_to_hold(self, each: PairedDifference) -> bool:
-        """Return whether the printed interval of a difference that does not hold excludes that there is none."""
+        """Return whether the printed interval of a difference without significance excludes 0, or a ratio of 1."""
         none = 1.0 if each.figure in self.logs else 0.0
         return not self._noise(each) and not each.low <= none <= each.high
 
@@ -292,7 +292,7 @@ class SweepTable:
     def _rows(self, write: Callable[[str, str, str], str], *marks: str) -> Iterator[tuple[list[str], list[str]]]:
         """Yield each point's label, and its row: the number of runs, and each metric as formatted by `write`.
 
-        `marks` are the format of the best values, and what follows those that were not compared with the best.
+        `marks` are the format of the best values, and the suffix of values that were not compared with the best.
         """
         bold, unknown = marks
         told = {name: self._marks(name) for name in self.names}
@@ -390,7 +390,7 @@ def runs(point: GridPoint) -> str:
 
 
 def of_fewer(point: GridPoint, found: Estimate | None) -> str:
-    """Return of how many runs a point's estimate is, as text, if other runs of the point lack the metric."""
+    """Return the number of runs that a point's estimate covers, as text, if other runs of the point lack the metric."""
     if found is None or found.cells == point.num_runs:
         return ""
     return f" (of {found.cells} run{'s' * (found.cells > 1)})"

@@ -1,4 +1,4 @@
-"""The note that a sweep compares methods by virtual time though their local rounds take none and are unlike."""
+"""The note on a sweep that compares methods by virtual time, though unequal local rounds take no virtual time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ CAPTION = "local rounds take no virtual time here; set world.compute"
 
 
 def untimed_work(scenario: Scenario) -> str:
-    """Return the local work of a scenario whose local rounds take no virtual time, as text; "" for any other one.
+    """Return a text on the local work, such as `5 epochs of 32`, if local rounds take no virtual time; else "".
 
-    Two texts differ if the local rounds do: in their length, their batches, or the gradients of a step.
+    The texts of two scenarios differ if their local rounds do: in length, batch size, or the gradients of a step.
     """
     world, task, algorithm = scenario.world, scenario.task, scenario.algorithm
     if not isinstance(world, SimulatedOptions) or not isinstance(task, Training):
@@ -29,7 +29,7 @@ def untimed_work(scenario: Scenario) -> str:
 
 
 def time_note(works: Iterable[str]) -> str:
-    """Return a note for figures that show virtual time; "" if the local `works` of the runs are alike or take time."""
+    """Return a note for plots that show virtual time; "" if the local `works` of the runs are alike or take time."""
     return CAPTION if len({*works} - {""}) > 1 else ""
 
 

@@ -17,7 +17,7 @@ MOST_NAMED = 3
 def warnings_of(ran: Sequence[CellResult]) -> list[str]:
     """Return a sentence on runs that did not pass, and one for each kind of warning in the results of runs.
 
-    It has the number of runs that warn, the combinations of which the largest share does, and the text of one run.
+    Each has the number of runs that warn, the combinations of values in which most runs warn, and the text of one run.
     """
     done = [each for each in ran if not each.failed]
     bad: dict[int, str] = {}
@@ -33,8 +33,8 @@ def warnings_of(ran: Sequence[CellResult]) -> list[str]:
 def notices_of(noted: Iterable[tuple[Cell, Sequence[str]]]) -> tuple[list[str], list[str]]:
     """Return the notices of scenarios that concern all combinations, and those that concern some, with their names.
 
-    `noted` has the notices of each cell. What concerns some alone, such as another delivery, may make a comparison
-    unfair.
+    `noted` has the notices of each cell. A notice that concerns only some combinations, such as another delivery, may
+    make a comparison unfair.
     """
     names: dict[str, None] = {}
     texts: dict[str, dict[str, None]] = {}

@@ -17,7 +17,7 @@ Word: TypeAlias = Literal["holds", "fails", "undecided"]
 Gains: TypeAlias = Mapping[int, float]
 """The gain of one method over another by seed; it is positive if it supports the claim."""
 TOO_SMALL = "the gain is less than half of what is printed"
-"""The reason why a claim fails by the test of this size alone."""
+"""The reason given for a claim that fails only by the test for the size of its gain."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Decision:
         seeds: the number of seeds that count.
         gain: the mean gain with its uncorrected 95 % interval; None without seeds.
         p: the corrected p-value of the hypothesis that the methods are equal.
-        p_less: the corrected p-value of the hypothesis that the gain is half of the printed one or more; 1 if the
-            setting is not the paper's.
+        p_less: the corrected p-value of the hypothesis that the gain is at least half of the gain printed in the paper;
+            1 if the setting is not the paper's.
         why: the reason why the claim fails; else empty.
     """
 
@@ -49,7 +49,7 @@ class _Tests:
     Attributes:
         direction: the smallest p-value of the hypothesis that the methods are equal.
         sign: the mean gain at the look with that p-value.
-        less: the smallest p-value of the hypothesis that the gain is half of the printed one or more.
+        less: the smallest p-value of the hypothesis that the gain is at least half of the gain printed in the paper.
     """
 
     direction: float = 1.0

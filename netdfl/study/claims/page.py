@@ -39,7 +39,10 @@ def table(study: ClaimStudy) -> str:
 
 
 def _proved(study: ClaimStudy) -> str:
-    """Return a table of how many rows were proved last by which version of the code, on machines that round how."""
+    """Return a table of how many rows (results of runs) have a proof, by version of the code and kind of rounding.
+
+    A proof is a short test run, whose event log shows whether the code still computes the same numbers.
+    """
     proofs = study.rows.proofs()
     of_rows = [proofs.get(proof_name(row.file, row.method, row.arithmetic)) for row in study.counted().values()]
     counts = Counter(("none", "") if proof is None else (proof.code[:8], proof.arithmetic[:8]) for proof in of_rows)
@@ -63,7 +66,7 @@ def _row(study: ClaimStudy, name: str, claim: Claim, decision: Decision) -> Iter
 
 
 def _p(decision: Decision) -> str:
-    """Return the p-value that decided, as text; it is of the hypothesis that the methods are equal, if not named."""
+    """Return the p-value that decided, as text; unless the text says more, the hypothesis is that methods are equal."""
     if decision.why == TOO_SMALL:
         return f"{decision.p_less:.2g} (half or more)"
     return "" if decision.p == 1 else f"{decision.p:.2g}"

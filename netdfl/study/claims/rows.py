@@ -46,7 +46,7 @@ class CellRow:
         rounds: the number of rounds.
         verdict: the verdict of the run.
         course: the average model's test accuracy in each round, as a share.
-        train_accuracy: its accuracy on the training data, as a share.
+        train_accuracy: the average model's accuracy on the training data, as a share.
         partition: a hash of the label counts by client.
         event_log_hash: the hash of the run's event log.
         arithmetic: identifies how the machine rounds.
@@ -196,7 +196,7 @@ class RowFolder:
 
 
 def _in_place_of(before: _Form | None, new: _Form) -> _Form:
-    """Return `new` with the CPU time of all runs before it, if there was one and it is not the same run."""
+    """Return `new` with the CPU time of all runs that it replaces; `before` counts only if it is another run."""
     if before is None:
         return new
     is_same = (before.event_log_hash, before.cpu_s) == (new.event_log_hash, new.cpu_s)

@@ -55,9 +55,9 @@ class ClaimStudy:
         self.cells = {name: cells_of(claim, self.scenarios) for name, claim in self.rule.claims.items()}
 
     def counted(self) -> dict[str, CellRow]:
-        """Return the claims' rows that count, by name of the file.
+        """Return the claims' rows (results of runs) that count, by name of the file.
 
-        Their proof stands, and their scenario has not changed.
+        A row counts while the short test run of its method gives the same event log, and its scenario is the same.
         """
         wanted = {(each.file.stem, each.sets): each for cells in self.cells.values() for each in cells.values()}
 
@@ -68,7 +68,7 @@ class ClaimStudy:
         return {name: row for name, row in self.rows.counted().items() if is_same(row)}
 
     def scenario_hash(self, wanted: WantedCell) -> str:
-        """Return the hash of a run's scenario, without its seed, as the file was when this was first asked."""
+        """Return the hash of a run's scenario, without its seed, as the scenario's file was at the first call."""
         if wanted not in self._hashes:
             self._hashes[wanted] = scenario_hash(load(wanted.file, wanted.sets))
         return self._hashes[wanted]
@@ -195,7 +195,7 @@ def _row_name(wanted: WantedCell, seed: int) -> str:
 
 
 def _why_no_gain(claim: Claim, pair: Sequence[tuple[WantedCell, CellRow | None]]) -> str:
-    """Return why a pair of runs can't give a gain, even if those that are missing are made; else an empty text."""
+    """Return why a pair of runs can't give a gain, even once a missing run of it is made; else an empty text."""
     made = [(wanted, row) for wanted, row in pair if row is not None]
     for wanted, row in made:
         if row.verdict not in WELL:
@@ -214,7 +214,7 @@ def _comparable(first: CellRow, second: CellRow) -> bool:
 
 @dataclass
 class BackgroundWork:
-    """The background work on a study.
+    """The background work that makes the runs by which claims are decided.
 
     Attributes:
         study: the claims, and the results of runs so far.
@@ -238,8 +238,8 @@ class BackgroundWork:
         """Make runs until all claims are decided, the budget is spent, or no more runs fit into the time.
 
         If the code has changed, methods with results are first tested by short runs. So are methods that have never
-        run, as the table names what each open claim would still cost. Then each claim in turn gets the seeds of its
-        next look (test). Once every claim has had these, the open claims get the seeds of the look after that.
+        run, because the table names the remaining cost of each open claim. Then each claim in turn gets the seeds of
+        its next look (test). After that, the claims that are still open get the seeds of the look that follows.
         """
         self._prove(self.study.methods_here() | self.study.methods_of_unknown_cost())
         while any([self._look_further(name) for name in self.study.rule.claims]):

@@ -114,8 +114,8 @@ TRAINED: Document = {
 def trained_over_shared_lines(overlay: Overlay, silos: Silos, num_rounds: int, given: Assumptions) -> Document:
     """Return a scenario like `over_shared_lines` that trains a perceptron on digits, one epoch a round.
 
-    Its messages are smaller than those of the study. All rates are smaller by the same factor, so that each message
-    takes as long.
+    Its messages are smaller than those of `over_shared_lines`, and all rates are smaller by the same factor, so that
+    each message takes equally long.
     """
     found = overlay.scenario("trained", silos.num_sites, num_rounds, given)
     found["task"] = TRAINED

@@ -182,7 +182,7 @@ def matchings(edges: Iterable[Edge]) -> list[list[Edge]]:
 
 
 def drawn_rounds(of: Sequence[Sequence[Edge]], num_rounds: int, share: float = 0.5, seed: int = 0) -> list[list[Edge]]:
-    """Draw the edges of each round: a matching of `of` takes part with probability `share`, at least one each time.
+    """Draw the edges of each round: each matching in `of` takes part with probability `share`, at least one per round.
 
     MATCHA (Wang et al. 2019) finds unequal probabilities by a semidefinite program; here they are equal.
     """

@@ -60,7 +60,7 @@ LEAVE_S = 5.0
 
 
 class RayRunner(ProcessRunner):
-    """A runner that makes runs as tasks of the Ray cluster at RAY_ADDRESS, or of the cluster that has this machine.
+    """A runner that makes runs as tasks of the Ray cluster at RAY_ADDRESS, or of the cluster of this machine.
 
     Without either, it starts a Ray of its own on this machine.
     """
@@ -111,10 +111,10 @@ class _RunTask:
 
     Attributes:
         cell: the order for the run.
-        scenario: its scenario.
-        tried: the machines on which it was begun, by Ray's id of the node.
-        num_tries: the number of times that it was begun.
-        archive: the part of its directory that has arrived.
+        scenario: the scenario of the run.
+        tried: the machines on which the run was begun, by Ray's id of the node.
+        num_tries: the number of times that the run was begun.
+        archive: the part of the run's directory that has arrived.
     """
 
     cell: CellOrder

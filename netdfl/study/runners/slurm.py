@@ -4,7 +4,7 @@ The commands `sbatch`, `squeue` and `scancel` are used, not the package submitit
 netdfl.study.task`) and reports its end by files, so there is no function to pickle and no result to load.
 
 If a machine fails, or is given to a job with higher priority, Slurm queues its runs again. If only the process of a run
-was killed, the runner submits the run again, for another machine. In both cases the run goes on from its checkpoints.
+was killed, the runner submits the run again, for another machine. In both cases the run continues from its checkpoints.
 """
 
 from __future__ import annotations

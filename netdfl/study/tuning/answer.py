@@ -101,9 +101,9 @@ class SearchAnswer:
 
     @property
     def by_mean(self) -> str | None:
-        """The smallest value whose mean reaches the target, as the mean of every larger value that was run does.
+        """The smallest tried value from which on the mean over runs reaches the target, for all larger tried values.
 
-        It is None if the mean of the largest value does not reach the target.
+        It is None if the mean for the largest value does not reach the target.
         """
         found = None
         for place in sorted(self.tried, reverse=True):

@@ -1,6 +1,6 @@
 """The search for the smallest of ascending values that reaches a target, if a run's metric is subject to chance.
 
-Relies on: a larger value does not make the metric worse. Decisions that contradict it are in
+The search relies on this: a larger value does not make the metric worse. Decisions that contradict it are in
 `Boundary.contradiction`.
 
 Why: Between the values that surely miss the target and those that surely reach it lie some that a few runs can't

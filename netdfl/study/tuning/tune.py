@@ -51,7 +51,7 @@ class TuneOrder:
         confidence: the confidence of intervals, as a share.
         values: the values as text; empty to choose them by the scenario.
         seeds: the number of runs of each value.
-        scan: run every value, without the assumption that a larger value does not make the metric worse.
+        scan: whether every value is run, without the assumption that a larger value does not make the metric worse.
     """
 
     knob: Knob
@@ -64,7 +64,7 @@ class TuneOrder:
 
 @dataclass
 class _Runs:
-    """The runs of a search so far, and the means to make more."""
+    """The runs of a search so far, and all that is needed to make more."""
 
     file: Path
     sets: Sequence[str]
@@ -169,9 +169,9 @@ def _check_measured(runs: _Runs, scenario: Scenario, target: TuneTarget) -> None
 
 
 def _deadlines(runs: _Runs, plan: GridPlan, order: TuneOrder) -> list[str]:
-    """Return deadlines to try, around the lengths of rounds in runs with `deadline: auto`.
+    """Make runs with `deadline: auto`; return deadlines to try, around the lengths of rounds in these runs.
 
-    It makes these runs and prints the range of the target's metric in them.
+    Also print the range of the target's metric in these runs.
     """
     path = PATHS["deadline"]
     auto = replace(plan, vary={path: overrides("deadline", [AUTO])})

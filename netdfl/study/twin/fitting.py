@@ -1,8 +1,8 @@
 """The fit of latencies, rates and compute times to the times recorded in a run, each with an interval.
 
 A delay is fitted as latency + 8 bytes / rate by least absolute deviations, on which a few late messages have little
-effect. The intervals come from the bootstrap: whole rounds are drawn with replacement, and each draw is fitted. Of one
-round alone its messages are drawn.
+effect. The intervals come from the bootstrap: whole rounds are drawn with replacement, and each draw is fitted. If
+there is only one round, messages are drawn in place of rounds.
 
 There are two readings of the bytes: all messages of a node share its uplink, or each link has a rate of its own.
 """
@@ -75,8 +75,8 @@ class Fit:
     """The fitted latencies, rates and compute times of a fleet.
 
     Attributes:
-        shared: what has the rate, by the better fit or as given: an `uplink` that all messages of a node share, or each
-            `link`.
+        shared: where the rate limits messages, by the better fit or as given: at an `uplink`, which all messages of a
+            node share, or at each `link`.
         whole: latency and rate of all messages, except those in `by_node`.
         by_node: latency and rate of the messages that a node sent, for nodes that differ from the others.
         compute_s: the mean time in s that a node computes in a round.
@@ -106,7 +106,8 @@ def fit(samples: RecordedTimes, latency_s: float = 0.0, reading: Shared | None =
     Args:
         samples: the samples.
         latency_s: the latency in s to take if all messages are about equally large.
-        reading: what has the rate, an `uplink` or a `link`; None takes what fits better, and the uplink if both fit.
+        reading: where the rate limits messages, at a node's `uplink` or at each `link`; None takes what fits better,
+            and the uplink if both fit.
         seed: the seed of the bootstrap.
     """
     rng = Streams(seed).rng("fit")
@@ -133,7 +134,7 @@ def _vary(nbytes: Floats) -> bool:
 
 
 def _reading(samples: RecordedTimes) -> tuple[Shared, bool]:
-    """Return whether an `uplink` or a `link` has the rate, by the smaller deviations, and whether it fits clearly."""
+    """Return where a rate limits messages, `uplink` or `link`, by the smaller deviations, and if it fits clearly."""
     left = {}
     for name, nbytes in (("link", samples.own), ("uplink", samples.shared)):
         latency, slope = _least_deviations(samples, nbytes, np.ones((1, len(nbytes))), None)
@@ -184,8 +185,8 @@ def _least_deviations(
 def _times(rounds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     """Return how often each sample counts in each fit of the bootstrap, one row for each fit.
 
-    In the first row each counts once; in every other row, as often as its round was drawn. One round alone would be
-    drawn every time, which is no interval: then each sample is drawn by itself.
+    In the first row each counts once; in every other row, as often as its round was drawn. If there is only one round,
+    samples are drawn in place of rounds, because the same round every time gives no interval.
     """
     names, places = np.unique(rounds, return_inverse=True)
     if len(names) == 1:
@@ -207,7 +208,7 @@ def _interval(found: Floats, unsure: float = 0.0) -> FittedValue:
 def _of_nodes(
     samples: RecordedTimes, nbytes: Floats, whole: FittedLink, fixed: float | None, rng: np.random.Generator
 ) -> Iterator[tuple[int, FittedLink]]:
-    """Yield latency and rate for each node that differs from the whole fleet by far more than both are uncertain."""
+    """Yield latency and rate for each node whose fit differs from the fleet's by far more than their uncertainty."""
     for node in np.unique(samples.src).tolist():
         mine = samples.src == node
         if mine.sum() < LEAST:
@@ -219,7 +220,7 @@ def _of_nodes(
 
 
 def _apart(line: FittedLink, whole: FittedLink, nbytes: Floats) -> bool:
-    """Return whether two fits differ by far more than both are uncertain.
+    """Return whether two fits differ by far more than their uncertainty.
 
     Where only one has a rate, the delays of the smallest and the largest of `nbytes` are compared.
     """
@@ -233,7 +234,7 @@ def _apart(line: FittedLink, whole: FittedLink, nbytes: Floats) -> bool:
 
 
 def _delay(line: FittedLink, nbytes: float) -> FittedValue:
-    """Return how long a message of `nbytes` takes by a fit, with the interval of both figures together."""
+    """Return how long a message of `nbytes` takes by a fit, in s; the interval combines both of the fit."""
     latency, rate = line
     if rate is None:
         return latency

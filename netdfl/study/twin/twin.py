@@ -52,7 +52,7 @@ def make_twin(path: Path | str, latency_s: float = 0.0, reading: Shared | None =
     Args:
         path: the directory of the run.
         latency_s: the latency in s to take if all messages are about equally large.
-        reading: what has the rate, an `uplink` of a node or a `link`; None takes what fits better.
+        reading: where the rate limits messages, at a node's `uplink` or at each `link`; None takes what fits better.
 
     Raises:
         InputError: The record has too few messages or rounds.
@@ -143,7 +143,7 @@ def _notes(document: Document, found: Fit, latency_s: float, unlike: Mapping[Lin
 
 
 def _of_links(unlike: Mapping[Link, float]) -> str:
-    """Return the note on links whose messages took far longer or shorter than fitted: those the farthest from it."""
+    """Return the note on links whose messages took far longer or shorter than fitted, naming the farthest from it."""
     ranked = sorted(unlike.items(), key=lambda each: -abs(math.log(each[1])))
     named = [f"{src}->{dst} {times:.2g} times" for (src, dst), times in ranked[:MOST_NAMED]]
     rest = f" and {len(ranked) - MOST_NAMED} more links" if len(ranked) > MOST_NAMED else ""

@@ -1,8 +1,8 @@
-"""Links whose messages took another time than the fit says, which has one latency and rate for all links of a sender.
+"""Links whose messages took far longer or shorter than fitted; a fit has one latency and rate for all of a sender.
 
 The fit leaves out messages that were sent while only some of their sender's links were busy, as it is not known what
-they shared. Most messages of a slow link are such ones, so that it hardly shows there. Here they count, with bounds:
-while a message passes a shared uplink, each other link in use takes as many bytes at most, and none at least.
+they shared. Most messages of a slow link are such ones, so that it hardly affects the fit. Here they count, with
+bounds: while a message passes a shared uplink, each other link in use takes as many bytes at most, and none at least.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from netdfl.study.twin.samples import LARGE, LEAST, MESSAGES, Floats
 Link: TypeAlias = tuple[int, int]
 """The sender and the receiver."""
 FAR = 1.5
-"""A link is unlike its fit if three of four messages took this many times as long, or as many times shorter."""
+"""A link is unlike its fit if three of four messages took this many times as long as fitted, or as many times less."""
 NEAR = 0.005
-"""This share of the mean time is added to the fitted time and to the recorded one before."""
+"""This share of the mean time is added to the fitted and to the recorded time before the two are compared."""
 
 
 def unlike_links(run: Run, found: Fit) -> dict[Link, float]:
     """Return the links of a run whose messages took far longer or shorter than the fit says.
 
-    Each has the median of how many times as long its messages took, at least.
+    Each comes with the median ratio of a message's time to the fitted one (its nearer bound, where it has bounds).
     """
     rows = run.columns(MESSAGES)
     large = rows["nbytes"] >= LARGE * rows["nbytes"].max()
