@@ -21,7 +21,7 @@ FOUND, INTERRUPTED = 1, 130
 
 
 def explore(exploration: Exploration, budget: Budget, console: Console, *, shrink: bool = True) -> int:
-    """Search for failing runs, shrink and print them; return the exit code: 0 if none, 1 if some, 130 if stopped."""
+    """Search for failing runs, shrink and print them; return the exit code: 0: none, 1: some, 130: interrupted."""
     for kind, why in exploration.left_out.items():
         console.print(f"no {kind}: {why}", style="dim", highlight=False)
     with _progress(console, budget) as show:

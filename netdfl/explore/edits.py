@@ -222,7 +222,7 @@ Path: TypeAlias = tuple[str, ...]
 _NEEDED = ("schema", "name", "nodes", "rounds", "algorithm", "topology", "task", "world", "events", "expect")
 _CHOICES = ("kind", "name", "dist", "model")
 STUDIED = ("algorithm", "wait", "delivery", "compression", "failure_detector", "expect")
-"""Keys of a scenario that shrinking leaves alone, because another value would make it a different failure."""
+"""Keys of a scenario that shrinking does not change, because another value would make it a different failure."""
 
 
 def keys_of(plain: Plain, but: Sequence[str] = (), path: Path = ()) -> Iterator[Path]:

@@ -47,7 +47,7 @@ class ExploredRun:
         scenario: the scenario.
         rows: the run's record, in memory.
         stalls: the diagnoses of its stalls.
-        unfinished: sentences about what it left unfinished.
+        unfinished: sentences about nodes that should have finished and have not, without being stalled.
         verdict: whether it met the scenario's `expect`; `unknown` if netdfl itself broke.
         reasons: the reasons of the verdict.
         unmet: the entry of `expect` behind each reason.
@@ -137,7 +137,7 @@ class Executor:
         """Do nothing; a subclass can replace the supervisor's stall watch here."""
 
     def _blueprint(self, scenario: Scenario) -> Blueprint:
-        """Return what all nodes of a run share, built anew only if `scenario` needs a different one."""
+        """Return the parts that all nodes of a run share, built anew only if `scenario` needs different ones."""
         key = {name: getattr(scenario, name) for name in _DECIDES}
         if self._shared is None or self._shared[0] != key:
             self._shared = (key, Blueprint.of(scenario))

@@ -88,7 +88,7 @@ class Journal:
 
 
 def _differing(before: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """Return the names of settings that differ from those `before`, and of sources that were edited since."""
+    """Return the names of settings that differ from the stored ones, `before`, and of sources edited since then."""
     was, now = before.get(SOURCES, {}), settings[SOURCES]
     return [
         *(key for key in settings if key != SOURCES and before.get(key) != settings[key]),

@@ -46,7 +46,7 @@ def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence
 def observe(rows: MemoryStore, chance: float = 0.0) -> Observations:
     """Return the observations on which a run's verdict is based, from the `rows` of its record.
 
-    `chance` is the accuracy of guessing among the classes of its data; 0 for data without classes.
+    `chance` is the accuracy of guessing among the classes of the task's data; 0 for data without classes.
     """
     losses, events, shares = _last_losses(rows), _of_nodes(rows), _shares(rows)
     restarts = restarts_of(events, shares)

@@ -1,4 +1,7 @@
-"""The running of trials (runs with drawn faults) in this process, or in forked ones that share what it has built."""
+"""The running of trials (runs with drawn faults) in this process, or in processes forked from it.
+
+A forked process shares the parts of runs that this process has built already.
+"""
 
 from __future__ import annotations
 

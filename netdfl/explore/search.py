@@ -117,7 +117,7 @@ class Search:
     def _energy(self, kept: _CorpusEntry) -> float:
         """Return the weight with which a stored trial is chosen for mutation.
 
-        It is the rarity of its rarest feature, divided by one more than the number of its mutations so far.
+        The weight is the rarity of the trial's rarest feature, divided by one more than the number of its mutations.
         """
         rarest = min((self._reached[each] for each in kept.features), default=1)
         return 1 / (rarest * (1 + kept.changes))

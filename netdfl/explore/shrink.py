@@ -243,7 +243,7 @@ def beside(scenario: Scenario, plain: Plain, sets: Sequence[str] = ()) -> Scenar
 
 
 def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool], but: Sequence[str] = ()) -> Plain:
-    """Remove each key of a scenario, except those in `but`, for which `holds` stays true of the result."""
+    """Remove each key of a scenario, except those in `but`, without which `holds` is still true of the scenario."""
     for path in list(edits.keys_of(plain, but)):
         without = edits.without_key(plain, path)
         if without is not None and holds(without):

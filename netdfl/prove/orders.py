@@ -78,7 +78,7 @@ def _orders(at_ns: int, usual: Sequence[str]) -> Iterable[tuple[str, ...]]:
 
 
 def may_follow(point: FaultPoint, faults: Iterable[FaultPoint]) -> bool:
-    """Return whether the order `point` can be added to `faults`: no order of the same messages and timers is there."""
+    """Return whether the order `point` can be added to `faults`: no order there has the same messages or timers."""
     same = [each for each in faults if each.kind == "order" and each.at_ns == point.at_ns]
     return all(each.nodes and each.nodes != point.nodes for each in same)
 

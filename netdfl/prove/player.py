@@ -56,7 +56,7 @@ class Play:
     """One simulated run of a scenario under a schedule of faults.
 
     Attributes:
-        events: the scenario events that were added: the faults, and orders of equal instants.
+        events: the scenario events that were added: faults, and orders of messages and timers due at one instant.
         run: the run with its record.
         end: the state of the fleet at the end.
         instants: the messages and timers that were due at each instant, in scenarios in which these happen one by one;
@@ -112,7 +112,7 @@ class PatientWatch(ExactWatch):
 
     @override
     def server_done(self) -> None:
-        """Do nothing, because clients have unlimited time here."""
+        """Do nothing, because in a proof clients may take any time to end after the server has finished."""
 
     @override
     def finish(self) -> None:
@@ -127,7 +127,7 @@ class PatientWatch(ExactWatch):
 
     @override
     def _end(self) -> None:
-        """Do nothing, because no diagnosis ends a run here."""
+        """Do nothing, because no diagnosis of a stall ends a run of a proof."""
 
     def _seen_end(self) -> FleetEnd:
         phases = {node: self.fleet.status.nodes[node].phase for node in self.fleet.nodes}

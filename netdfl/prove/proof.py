@@ -70,7 +70,7 @@ class ProofAnswer:
         return "\n".join([first, *self._more()])
 
     def _so_far(self) -> str:
-        """Return a text on how many schedules were answered, and by how many runs, by number of faults."""
+        """Return a text on how many schedules are known to keep all properties, and on the runs by number of faults."""
         levels = zip(self.progress.levels, self.progress.done, strict=True)
         told = [f"{done:,} of {all_of:,} with {k}" for k, (all_of, done) in enumerate(levels)]
         many = self.progress.schedules

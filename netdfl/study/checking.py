@@ -105,7 +105,7 @@ def _check(plan: GridPlan, sets: Sequence[str], folder: Path, seeds: int | None)
 
 
 def cells_under(plan: GridPlan, sets: Sequence[str], seeds: int | None) -> list[Cell]:
-    """Return the cells (single runs) of a grid under the overrides `sets`, with `seeds` seeds (None: its own number).
+    """Return the cells (single runs) of a grid under the overrides `sets`, with `seeds` seeds (None: as in the plan).
 
     Raises InputError for a reason that all cells share.
     """

@@ -182,7 +182,7 @@ def _note(panels: Mapping[str, Mapping[str, CurveBand]], num_seeds: int, most: i
 
 
 def _heights(bands: Mapping[str, CurveBand], *, log: bool) -> dict[str, dict[float, float]]:
-    """Return each line's height by abscissa, as a share of the height of all lines."""
+    """Return each line's height by abscissa, as a share of the vertical range of all lines."""
     means = {
         name: [math.log(max(each.mean, LEAST)) if log else each.mean for each in one.found]
         for name, one in bands.items()

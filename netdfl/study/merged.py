@@ -75,7 +75,7 @@ def _merged(path: Path, value: object, base: object, directory: str) -> object:
 def _beside(path: Path, value: Mapping[str, object], base: object, directory: str) -> Mapping[str, object] | None:
     """Return the scenario's mapping that `value` is merged with; None if `value` replaces what is there.
 
-    Where the scenario has nothing, that is an empty mapping, as an override of all cells may set another key of it.
+    Where the scenario has no value, the result is an empty mapping, because another override may set a key of it.
     """
     annotation, there = annotation_at(base, path, directory)
     choices = choices_of(annotation)

@@ -11,15 +11,18 @@ from netdfl.study.outcome import BYTES, PERCENT, SHARES
 from netdfl.study.summary import LEVEL
 
 DIGITS = 3
-"""The digits of a number that stands alone, and of the largest one of a column."""
+"""The number of significant digits of a single number, and of the largest number in a column."""
 SPREAD = 100
 """The largest ratio of two means of a column whose numbers have the same number of decimals."""
 LONGEST = 1e5
-"""From here on, and below 1/LONGEST, numbers are written with an exponent."""
+"""From this number on, and from 1 / LONGEST downwards, numbers are written with an exponent."""
 
 
 def number(name: str, value: float, decimals: int | None = None) -> str:
-    """Return the `value` of the metric `name` as text, with `decimals` decimals (None: with `DIGITS` digits)."""
+    """Return the `value` of the metric `name` as text, with `decimals` decimals (None: `DIGITS` significant digits).
+
+    Percentages always have one decimal, and bytes a unit.
+    """
     if name in PERCENT:
         return f"{100 * value:.1f}%"
     if name in BYTES:
@@ -28,7 +31,7 @@ def number(name: str, value: float, decimals: int | None = None) -> str:
 
 
 def signed(name: str, value: float) -> str:
-    """Return a difference in the metric `name` as text, with its sign; of percentages without the unit."""
+    """Return a difference in the metric `name` as text, with its sign; for percentages, in points without a unit."""
     if name in PERCENT:
         return f"{100 * value:+.1f}"
     return ("-" if value < 0 else "+") + number(name, abs(value))
@@ -54,7 +57,7 @@ def _exponent(value: float) -> int:
 
 
 def _num_decimals(value: float) -> int:
-    """Return the number of decimals of a value with `DIGITS` digits."""
+    """Return the number of decimals of a value that is written with `DIGITS` significant digits."""
     found = re.fullmatch(r"-?\d+\.(\d+)", f"{value:.{DIGITS}g}")
     return len(found[1]) if found else DIGITS if "e-" in f"{value:.{DIGITS}g}" else 0
 

@@ -125,7 +125,10 @@ def _pace(path: Path, result: Mapping[str, object]) -> dict[str, float]:
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    """Return the last finite value of each fleet metric, ranges of the nodes' own metrics, and what they lacked."""
+    """Return the last finite value of each fleet metric, and summaries of the nodes' weights, rounds and messages.
+
+    `missing` is the mean number of neighbors whose message a node lacked in a round.
+    """
     found: dict[str, float | None] = {}
     nodes: dict[str, list[float]] = {"weight": [], "round_s": []}
     for row in rows(path, "metrics"):

@@ -212,7 +212,7 @@ COMPRESSORS: Mapping[str, Params | None] = {
     "top-k 0.1": {"kind": "top_k", "fraction": 0.1},
     "top-k 0.25": {"kind": "top_k", "fraction": 0.25},
 }
-"""The settings of each compressor, by its name as printed in the papers; as there, without error feedback."""
+"""The settings of each compressor, by its name as printed in the papers. As in the papers, none has error feedback."""
 
 COMPRESSED_CONTROLS = ("fedgamma", "fedlesam_s", "fedsmoo")
 """Methods whose control variates or dual variables are also compressed, as the rest of a client's message is."""

@@ -45,7 +45,7 @@ class GridPlan:
         figures: the plots to draw.
         learning: the metrics of the fleet to draw over rounds, time and bytes.
         source: the grid's part of the study's file; None for a grid that is not from a study.
-        title: what captions and headings call it; empty: its name.
+        title: the grid's title in captions and headings; empty: its name.
     """
 
     name: str
@@ -224,9 +224,10 @@ def load_study(file: Path, folder: Path) -> list[GridPlan]:
 
 
 def read_study(file: Path, folder: Path) -> StudyGrids:
-    """Do as `load_study`, but return mistakes in the study's form. Raises ScenarioError if the file can't be read.
+    """Return the grids of a study and write their scenarios, as `load_study` does; also return mistakes in its form.
 
-    A grid whose cells can't be checked, because too much of its form is wrong, has no cases.
+    A grid whose cells can't be checked, because too much of its form is wrong, has no cases. Raises ScenarioError if
+    the file can't be read.
     """
     document = document_of(file, str(file))
     form = read_form(document, str(file.parent))

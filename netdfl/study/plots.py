@@ -33,7 +33,7 @@ BESIDE = 0.6
 LETTERS, TICK_LETTERS = 13, 9
 """How many letters have room in an inch: of a legend, and of an axis with its margins."""
 BEFORE_NAME = 8
-"""The width of what is before a legend's name, in letters."""
+"""The width of the sample of a line before its name in a legend, in letters."""
 NOTE_SIZE, NOTE_COLOR = 8, "#555555"
 """How the note on a plot looks, in points and as a color."""
 NOTE_LETTERS = 16
@@ -103,7 +103,7 @@ def bar_note(num_seeds: int, drawn: FigureSpec) -> str:
 
 
 def noted(notes: Iterable[str], width: float) -> str:
-    """Return the notes on a plot of `width` inches, each on lines of its own that have room there."""
+    """Return the notes on a plot as one text, each wrapped to lines that fit into `width` inches."""
     letters = int(width * NOTE_LETTERS)
     return "\n".join(line for note in notes for line in textwrap.wrap(note, letters))
 

@@ -47,7 +47,7 @@ class StudyPlan:
         is_sweep: whether this is a sweep; else it is a published table.
         figures: the plots that a sweep draws.
         learning: the metrics that a sweep draws over rounds, time and bytes.
-        title: what captions and headings of its tables call it; empty: its name.
+        title: the title in captions and headings of the tables; empty: the name.
         refused: the reason of each cell whose scenario is not valid, so that it has no run.
     """
 
@@ -120,7 +120,7 @@ def _cell(data: Mapping[str, Any]) -> Cell:
 
 
 def refused_of(found: Iterable[CellResult]) -> dict[Cell, str]:
-    """Return the reason of each of these cells whose scenario is not valid, as a plan has it."""
+    """Return the reason of each of these cells whose scenario is not valid, in the form of `StudyPlan.refused`."""
     return {each.cell: each.why for each in found if each.refused}
 
 

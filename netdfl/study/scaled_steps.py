@@ -33,13 +33,13 @@ class ScaledByWeight(MixingIndependent, Generic[S]):
     def train(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
-        """Train z with weight 1; return the result times w, as the numerator x."""
+        """Train z = y / w with weight 1, where w is `weight`; return the result times w, as the numerator x."""
         state, update = self.inner.train(state, y / weight, received, 1.0, data, view)
         return state, Update(y, update.x * weight)
 
 
 def _dfedsgpsm(exchange: Exchange, /, *, rho: Radius = 0.1, momentum: Momentum = 0.9, sgd: Sgd = Sgd()) -> Algorithm:
-    """Return DFedSGPSM whose steps on the numerator are scaled by w, unlike in the printed method."""
+    """Return DFedSGPSM whose steps on the numerator are scaled by the push-sum weight w, unlike the printed method."""
     return _scaled(directed.dfedsgpsm(exchange, rho=rho, momentum=momentum, sgd=sgd))
 
 
@@ -53,7 +53,7 @@ def _dfedsgpsm_s(
     temperature: PositiveFloat = 1.0,
     sgd: Sgd = Sgd(),
 ) -> Algorithm:
-    """Return DFedSGPSM-S with steps scaled by w."""
+    """Return DFedSGPSM-S with steps scaled by the push-sum weight w."""
     return _scaled(
         directed.dfedsgpsm_s(
             exchange, rho=rho, momentum=momentum, neighbors=neighbors, temperature=temperature, sgd=sgd

@@ -57,7 +57,7 @@ class SweepTable:
         names: the metrics, one column each.
         logs: the metrics that are averaged by their logarithm.
         warned: what a reader has to know before the figures, as sentences.
-        untimed: the note on metrics of virtual time, if they compare what can't be compared (`netdfl.study.untimed`).
+        untimed: the note on metrics of virtual time, if they do not compare methods fairly (`netdfl.study.untimed`).
         so_far: a sentence on how many runs the table covers, if others are still to come.
     """
 

@@ -121,8 +121,8 @@ class TaskFacts:
 class TrafficFacts:
     """The traffic without losses: bytes per message, per round and in the whole run.
 
-    With a server, `broadcast_bytes` is the size of its message to a client. Messages are those with models; `beside`
-    names the others that a run counts, too.
+    With a server, `broadcast_bytes` is the size of its message to a client. Only messages with models are counted;
+    `beside` names the kinds of other messages, which a run counts, too.
     """
 
     message_bytes: int

@@ -100,7 +100,7 @@ def _row(of: str, event: int | None, key: str, value: Any) -> dict[str, Any]:
 
 
 class RuleCounter:
-    """A counter of the links on which each rule acts in the counted rounds."""
+    """A counter of the links on which each rule acts in the first rounds (at most `MOST_ROUNDS`)."""
 
     def __init__(self, scenario: Scenario, network: Network) -> None:
         """Collect the graphs of `network`, of the first `MOST_ROUNDS` rounds at most."""

@@ -1,4 +1,4 @@
-"""The reading of the file of a scenario or a study, with a remedy where there is none."""
+"""The reading of the file of a scenario or a study, with a remedy where the file does not exist."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def hash_of_sources(scenario: Scenario) -> str:
 
 
 def hash_of_modules(scenario: Scenario) -> str:
-    """Return one hash of the user's modules, equal on machines that have the same; an empty text if there are none."""
+    """Return one hash of the user's modules, equal on machines with equal modules; an empty text if there are none."""
     return _hash({name: digest(file) for name, file in modules_of(scenario).items()})
 
 

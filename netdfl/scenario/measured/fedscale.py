@@ -29,7 +29,7 @@ _FORMS = (
 
 
 class ConvertedTable(NamedTuple):
-    """A table that was written for scenarios.
+    """A table for scenarios that `convert` wrote from a file of FedScale.
 
     Attributes:
         kind: whether it has devices' capacities or their availability.

@@ -118,7 +118,7 @@ class Choices:
         return {self.key: value}
 
     def kind_of(self, value: object) -> object:
-        """Return the name of the component that a mapping in full form (`normal`) chooses, or the default one's."""
+        """Return the name of the component that a mapping in full form (`normal`) chooses, by default `default`."""
         return value.get(self.key, self.default) if isinstance(value, Mapping) else None
 
     def model(self, kind: object, directory: str = ".") -> type[BaseModel]:

@@ -140,9 +140,9 @@ def origins(directory: str) -> Sequence[Path]:
 
 
 def origin_form(directory: Path) -> Origin:
-    """Return the contents of `origin.json` for runs of a scenario in `directory`: the folder from which it first came.
+    """Return the contents of `origin.json` for runs of a scenario in `directory`: the last folder of its `origins`.
 
-    Folders between the two, such as the folder of a sweep's cells, may be moved.
+    The folders before that one, such as the folder of a sweep's cells, may be moved later.
     """
     return {"directory": str(origins(str(directory))[-1])}
 

@@ -123,7 +123,7 @@ class _RunTask:
     num_tries: int = 0
     archive: IO[bytes] | None = None
     held: ExitStack = field(default_factory=ExitStack)
-    """The lock of the run directory, held from the run's begin to its end."""
+    """The lock of the run directory, held from the start of the run to its end."""
 
 
 class RayStudy:

@@ -102,10 +102,10 @@ def read_samples(run: Run) -> RecordedTimes:
 
 
 def _begun(rows: dict[str, Floats]) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-    """Return, for each message, bytes on a shared uplink, the begin of its transfer in s, and two flags.
+    """Return, for each message, bytes on a shared uplink, the start of its transfer in s, and two flags.
 
     The bytes are those that pass the uplink until the message is through. The first flag is 1.0 if the delay from the
-    begin of the transfer includes the latency, else 0.0. The second says whether the begin is known.
+    start of the transfer includes the latency, else 0.0. The second says whether the start is known.
     """
     src, dst, sent, nbytes, arrived = (rows[name] for name in ("src", "dst", "sent_s", "nbytes", "arrived_s"))
     large = nbytes >= LARGE * nbytes.max()

@@ -47,7 +47,10 @@ def unlike_links(run: Run, found: Fit) -> dict[Link, float]:
 
 
 def _bounds(src: int, rows: dict[str, Floats], found: Fit) -> Iterator[tuple[int, Floats, Floats, Floats]]:
-    """Yield each receiver of a sender with the times its messages took, and the least and the most they should have."""
+    """Yield each receiver of a sender, with its messages' times, and the least and the most times that are fitted.
+
+    All times are in s, one for each message to this receiver.
+    """
     latency, rate = found.by_node.get(src, found.whole)
     by_dst = {int(dst): np.flatnonzero(rows["dst"] == dst) for dst in np.unique(rows["dst"])}
     for dst, mine in by_dst.items():
