@@ -143,7 +143,7 @@ class Shrinker:
     def _written_out(self, plain: Plain) -> Plain:
         """Return the scenario with a drop event for each lost message in place of random link rules, if it still fails.
 
-        If it does not, return `plain`, without its seed for links where that is not needed.
+        If it does not, return `plain`, without the seed for links (`world.luck`) if the failure does not need that.
         """
         own = edits.without_key(plain, ("world", "luck"))
         if own is not None and self._shows(own):

@@ -111,7 +111,9 @@ def _is_known(point: FaultPoint, prefix: Prefix) -> bool:
 
 @dataclass(frozen=True)
 class AnsweredPart:
-    """The part of an enumeration that an earlier, interrupted one did, among sets of `depth` faults with an effect.
+    """The part of an enumeration that an earlier, interrupted call answered, among sets of `depth` faults.
+
+    Only faults with an effect are in these sets.
 
     Attributes:
         depth: the number of faults in each set.

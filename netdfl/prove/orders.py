@@ -63,7 +63,9 @@ class OrderFinder:
 
 
 def _orders(at_ns: int, usual: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    """Return all orders of the messages and timers named in `usual` but that one; each link keeps its order of sending.
+    """Return all orders of the messages and timers named in `usual`, except `usual` itself.
+
+    Messages of one link stay in the order in which they were sent.
 
     Raises InputError for too many of them.
     """

@@ -30,7 +30,7 @@ class FaultPoint:
         at_ns: the time of the point.
         rank: the place of the fault among those of one instant: faults of nodes and links come first, of messages last.
         kind: the kind of fault, or `order`.
-        nodes: the nodes that it concerns, which a symmetry exchanges.
+        nodes: the nodes that the fault concerns, which a symmetry exchanges.
         rest: the other values that tell the fault from others of the same instant.
         event: the scenario event that causes the fault.
         void: whether, in this run, the fault changes nothing that a property depends on.

@@ -216,7 +216,7 @@ def one_by_one(scenario: Scenario) -> Scenario:
 
 
 def _uses_late(scenario: Scenario) -> bool:
-    """Return whether nodes answer messages that come late, or mix their models."""
+    """Return whether a node answers, or mixes the model of, a message that comes after it stopped waiting for it."""
     return scenario.delivery.kind != "plain" or is_push(scenario) or bool(scenario.wait.stale)
 
 

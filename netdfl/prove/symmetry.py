@@ -40,7 +40,7 @@ class SymmetryGroup:
 
 
 def exchanged(point: FaultPoint, exchange: Exchange) -> FaultPoint:
-    """Return the same fault at the nodes to which the permutation `exchange` maps its nodes."""
+    """Return the fault `point` moved to the nodes to which the permutation `exchange` maps the fault's nodes."""
     return replace(point, nodes=tuple(exchange[node] for node in point.nodes), event={})
 
 

@@ -170,7 +170,7 @@ def _place(folder: Path, scenario: Scenario) -> Path:
 
 
 def finished(cell: Cell, path: Path) -> CellResult | None:
-    """Return the result of the cell that ran at `path`; None if it has not run to its end."""
+    """Return the result of the cell that ran at `path`; None if its run has not ended, or has failed."""
     try:
         result = json.loads((path / "result.json").read_text(encoding="utf-8"))
         code = int(path_beside(path, "exit").read_text(encoding="utf-8"))

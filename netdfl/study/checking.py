@@ -18,7 +18,7 @@ from netdfl.study.refusals import refused_problems
 
 @dataclass
 class GridCheck:
-    """A grid whose cells (single runs) were looked at before they are run, with what was found.
+    """A grid whose cells (single runs) were checked before any is run, with the results of the check.
 
     Attributes:
         plan: the grid.

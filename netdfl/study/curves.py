@@ -28,7 +28,7 @@ Stroke = str | tuple[int, tuple[float, ...]]
 STROKES: tuple[Stroke, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 """Patterns of dashes for lines, used in turn, so that a line stays visible below another one."""
 MOST_BANDS = 3
-"""The most lines of a plot that have bands; of more, bands lie over each other."""
+"""The most lines of a plot that have bands; the bands of more lines would overlap."""
 Recorded = Mapping[tuple[int, int], float | None]
 """A recorded metric by round and node, or by round and FLEET; None where its value was not finite."""
 
@@ -258,7 +258,7 @@ def _canvas(drawn: FigureSpec, whose: str = AVERAGE) -> tuple[Figure, Axes]:
 
 
 def _save(figure: Figure, path: Path) -> bool:
-    """Write a plot to `path`, but not one without a single point; return whether it was written."""
+    """Write a plot to `path`, unless it has no points; return whether it was written."""
     (axes,) = figure.axes
     places = [line.get_xdata() for line in axes.lines] or [dots.get_offsets() for dots in axes.collections]
     if not any(map(np.size, places)):

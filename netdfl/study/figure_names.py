@@ -25,7 +25,7 @@ def figure_problems(plan: GridPlan, sets: Sequence[str] = (), misspelled: Sequen
     """Return a problem for each metric in the plots of `plan` that no run records, and each value that does not vary.
 
     Parts of a user's own, also in the overrides `sets`, may record metrics of any name; then all metrics are accepted.
-    Names of varied values that are themselves `misspelled` are not proposed, and a plot may have them rightly spelled.
+    Names of varied values that are themselves `misspelled` are not proposed, and a plot may spell them correctly.
     """
     own = _has_own_parts(plan, sets)
     return [

@@ -64,7 +64,7 @@ def read_form(document: Document, directory: str) -> StudyForm:
 
 
 def _repair(document: Document, mistakes: Sequence[ErrorDetails], directory: str, found: StudyForm) -> None:
-    """Rename or remove unknown keys; without any, replace wrong parts: a missing key may be a misspelled one."""
+    """Rename or remove unknown keys; if there are none, replace wrong parts. A missing key may be an unknown one."""
     paths = {written_path(each["loc"], document.data, each["type"]): each["type"] for each in mistakes}
     unknown = [path for path, kind in paths.items() if kind == "extra_forbidden"]
     for path in unknown:

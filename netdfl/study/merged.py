@@ -56,7 +56,7 @@ def overrides_of(sets: Mapping[str, object], scenario: Mapping[str, object], dir
 
 
 def _overrides(way: Path, path: Path, value: object, base: object, directory: str) -> Iterator[CaseOverride]:
-    """Yield the overrides for the `value` at `path`, one for each key that is set in a mapping of the scenario."""
+    """Yield the overrides for the `value` at `path`: one, or one for each key where it is merged with a mapping."""
     if not isinstance(value, Mapping) or _beside(path, value, base, directory) is None:
         yield CaseOverride(way, _joined(path), written(value) if len(way) == 1 else json.dumps(value))
     elif all(map(_KEY.fullmatch, value)):

@@ -63,6 +63,6 @@ def _num_decimals(value: float) -> int:
 
 
 def probability(p: float) -> str:
-    """Return a p-value as text of two digits, or of as many as show on which side of the level it lies."""
+    """Return a p-value as text of two digits, or of as many as show on which side of `LEVEL` it lies."""
     texts = [f"{p:.{digits}g}" for digits in range(2, 17)]
     return next((text for text in texts if (float(text) < LEVEL) == (p < LEVEL)), texts[-1])

@@ -224,7 +224,7 @@ def load_study(file: Path, folder: Path) -> list[GridPlan]:
 
 
 def read_study(file: Path, folder: Path) -> StudyGrids:
-    """Return the grids of a study and write their scenarios, as `load_study` does; also return mistakes in its form.
+    """Return the grids of a study, as `load_study` does, and the mistakes in the study's form in place of an error.
 
     A grid whose cells can't be checked, because too much of its form is wrong, has no cases. Raises ScenarioError if
     the file can't be read.

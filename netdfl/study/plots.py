@@ -178,7 +178,7 @@ def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions, looks: Mapp
 
 
 def _has_room(values: Iterable[float]) -> bool:
-    """Return whether so few different values lie so far from each other that each can be a tick."""
+    """Return whether the different values are few enough, and far enough apart, for each to be a tick."""
     at = sorted(set(values))
     least = min((b - a for a, b in pairwise(at)), default=0.0)
     return len(at) == 1 or (len(at) <= MOST_TICKS and least * MOST_TICKS >= at[-1] - at[0])
@@ -187,7 +187,7 @@ def _has_room(values: Iterable[float]) -> bool:
 def name_y(axes: Axes, drawn: FigureSpec, whose: str = AVERAGE) -> None:
     """Scale and label the y-axis as the specification `drawn` of the plot says.
 
-    Without a label of its own, the axis says `whose` accuracy is drawn.
+    If `drawn` has no label for the axis, the label says `whose` metric is drawn.
     """
     if drawn.log:
         axes.set_yscale("log")

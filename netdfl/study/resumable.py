@@ -27,7 +27,7 @@ from netdfl.training.classification import Classification
 from netdfl.training.drawing import aside
 
 PARTS = 20
-"""The smallest number of checkpoints in a run; a run with fewer rounds has one after each."""
+"""The smallest number of checkpoints in a run; a run with fewer rounds has one after each round."""
 MOST_HELD = 256 * 2**20
 """The most bytes of local rounds, of all nodes together, that may wait in memory for the next checkpoint."""
 

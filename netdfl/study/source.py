@@ -55,7 +55,7 @@ class GridSource:
         return ScenarioError([self._moved(problem, overrides) for problem in error.problems])
 
     def misspelled(self, problems: Sequence[Problem]) -> list[str]:
-        """Return the varied names at whose places there is one of `problems`, because the scenario has no such key."""
+        """Return the varied names that one of `problems` is about, because the scenario has no such key."""
         places = {(each.line, each.column) for each in problems}
         varied = cast(Any, self.study.data)["sweeps"][self.name].get("vary", {})
         return [name for name in varied if self._place("vary", name, key=True)[1:] in places]

@@ -103,7 +103,7 @@ def _quantile(freedom: int, confidence: float) -> float:
 
 
 def estimate_share(numbers: Sequence[float]) -> Estimate:
-    """Return the share of ones with Wilson's interval, which stays within 0 and 1 and has a width above 0."""
+    """Return the share of `numbers` that are 1, not 0, with Wilson's interval, which lies within 0 and 1."""
     n, p = len(numbers), fmean(numbers)
     middle = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))

@@ -150,7 +150,7 @@ class SweepTable:
         return table._latex(caption_head(kept, name, title), label_of(name), said, self._about_time())
 
     def _shown_in_all(self, name: str) -> str:
-        """Return the mean of the metric `name` if all rows have the same cell, and there are several; else ""."""
+        """Return the mean of the metric `name` as text if there are several rows, which all show the same; else ""."""
         found = zip(self.points, self._estimates(name), strict=True)
         parts = {(*self._parts(point, name, each), of_fewer(point, each)) for point, each in found}
         mean, _, _, few = parts.pop() if len(parts) == 1 < len(self.points) else ("",) * 4

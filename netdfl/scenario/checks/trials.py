@@ -20,7 +20,7 @@ T = TypeVar("T")
 def tried(
     scenario: Scenario, trials: Mapping[str, Callable[[Part, T], CheckFinding | None]], context: T
 ) -> Iterator[CheckFinding]:
-    """Yield the mistakes of the scenario's own components of the kinds in `trials`, each tried with `context`."""
+    """Yield the mistakes of the components that a user wrote, of the kinds in `trials`, each tried with `context`."""
     for path, part in own_parts(scenario):
         try:
             if part.own in trials and (noticed := trials[part.own](part, context)) is not None:

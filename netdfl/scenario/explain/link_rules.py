@@ -103,7 +103,7 @@ class RuleCounter:
     """A counter of the links on which each rule acts in the first rounds (at most `MOST_ROUNDS`)."""
 
     def __init__(self, scenario: Scenario, network: Network) -> None:
-        """Collect the graphs of `network`, of the first `MOST_ROUNDS` rounds at most."""
+        """Collect the graphs of `network`, at most of the first `MOST_ROUNDS` rounds."""
         self._scenario = scenario
         rounds = range(min(MOST_ROUNDS, scenario.rounds) if network.varies else 1)
         self._varies = network.varies

@@ -46,7 +46,7 @@ _LeftOut: TypeAlias = Callable[[type[BaseModel], str], bool]
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """Return the scenario's SHA-256, equal for scenarios that differ only in spelling and in written defaults."""
+    """Return the scenario's SHA-256, equal for scenarios that differ only in short forms and written-out defaults."""
     said = _said(scenario, _any)
     changed = _changes(scenario)
     return _hash(said | {"changed": changed} if changed else said)

@@ -74,7 +74,7 @@ def _plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Choices:
-    """A field that chooses a component of one kind: its mapping's `key` names the component, whose model validates it.
+    """A field of a scenario that chooses one component (part) of a kind, such as a loss model, by its name at `key`.
 
     Attributes:
         what: the kind of component (part), such as `loss`.

@@ -20,7 +20,7 @@ key, has no `core`: it enters the hash that identifies a scenario, which is to s
 
 
 class Explore(Strict):
-    """How `netdfl explore` varies the faults and delays from run to run, and which runs count as found."""
+    """How `netdfl explore` varies the faults and delays from run to run, and which runs count as findings."""
 
     faults: int = Field(3, ge=0, le=100, description="The most faults in one run; how many there are is drawn.")
     rates: Rates = Field(

@@ -146,7 +146,7 @@ Time: TypeAlias = Annotated[int, *QUANTITIES["time"]]
 
 
 def _number_or(parse: Callable[[object], float], unit: float, example: str) -> tuple[Mark, ...]:
-    """Return the pydantic annotations of a number, or a text with a unit that `parse` reads, in parts of `unit`."""
+    """Return the pydantic annotations of a number, or of a text that `parse` reads and that is divided by `unit`."""
 
     def read(value: object) -> object:
         return parse(value) / unit if isinstance(value, str) else value

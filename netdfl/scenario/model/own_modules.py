@@ -34,7 +34,7 @@ class ModuleSearch(NamedTuple):
 def find_modules(names: Iterable[str], folders: Sequence[Path]) -> ModuleSearch:
     """Search `folders`, the first ones first, for modules by name, and for all modules that these import at any place.
 
-    Folders of installed packages and of Python's library are not searched, and netdfl's modules are no user's modules.
+    Folders of installed packages and of Python's library are not searched, and netdfl's own modules are left out.
     """
     folders = [folder for folder in folders if folder.is_dir() and not _is_of_others(folder)]
     holding = cache(lambda top: [folder for folder in folders if _has(folder, top)])  # most names lie in none of them

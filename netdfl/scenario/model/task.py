@@ -100,7 +100,7 @@ class Training(Part):
 
 
 class Train(Training):
-    """Train a model on a dataset that is shared out over the clients."""
+    """The training of a model on a dataset that is divided among the clients."""
 
     kind: Literal["train"] = "train"
     dataset: Annotated[DatasetPart, DATASETS] = Field(

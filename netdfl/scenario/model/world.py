@@ -120,14 +120,14 @@ class MachinesOptions(RealOptions):
 
 
 class SlurmOptions(MachinesOptions):
-    """The machines of the Slurm allocation that the run is started in."""
+    """Nodes on the machines of the Slurm allocation in which the run is started."""
 
     kind: Literal["slurm"] = "slurm"
     srun: list[str] = Field([], description="More options for srun, like --gpus=4.")
 
 
 class RayOptions(MachinesOptions):
-    """The machines of a Ray cluster."""
+    """Nodes on the machines of a Ray cluster."""
 
     kind: Literal["ray"] = "ray"
     address: str = Field("", description="The cluster; empty: RAY_ADDRESS, or a cluster of this machine alone.")
@@ -247,7 +247,7 @@ class WorldChoices(Choices):
 
     @property
     def open(self) -> bool:
-        """Whether a user may write the world, in which a fleet runs: always."""
+        """Whether the world may be a user's own: always true."""
         return True
 
     def _own(self, kind: str, entry: object) -> type[Choice]:

@@ -73,7 +73,7 @@ def _p(decision: Decision) -> str:
 
 
 def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
-    """Return, as text, the CPU time that a claim's runs took and, if it is open, the time that its next test needs."""
+    """Return, as text, the CPU time of a claim's runs and, for an undecided claim, the time for its next test."""
     spent = f"{study.cost_s(name) / 60:.0f} min"
     seeds = study.next_seeds({name: decision}).get(name)
     if seeds is None or study.blocked(name, decision):

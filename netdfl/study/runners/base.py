@@ -62,7 +62,7 @@ class CellOrder:
 
     Attributes:
         scenario: the scenario file.
-        sets: its overrides.
+        sets: the overrides of the scenario.
         path: the directory of the run.
         world: the kind of world.
         cost_s: the estimated CPU time in s.
@@ -98,7 +98,7 @@ class StudyOrder:
     Attributes:
         cells: the runs.
         jobs: the number of runs at a time; 0: as many as there is room for.
-        manner: the options of the runs.
+        manner: the set of options of the runs: `whole`, `published` or `background`.
         until: the time, as by `time.time`, by which runs must end; runs that would end later are skipped. None: no
             limit.
         needs: the resources that an engine keeps free for each run.

@@ -79,9 +79,9 @@ class ProcessRunner(Runner):
 
 
 class LocalRunner(ProcessRunner):
-    """A runner that starts processes of this machine.
+    """A runner that makes each run in a process of its own on this machine.
 
-    A separate process forks them, as a process that has used grpc, or has threads, must not fork.
+    A separate process forks these processes, because a process that has used grpc, or has threads, must not fork.
     """
 
     module = "netdfl.study.forks"

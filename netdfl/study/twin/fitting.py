@@ -42,7 +42,7 @@ CLEARLY, ALIKE = 0.8, 0.005
 """CLEARLY: the largest ratio of two mean deviations with which one model of rates fits clearly better than the other.
 
 The two models are a rate of each node's uplink and a rate of each link. ALIKE: this share of the mean delay is added to
-both deviations before.
+both deviations before they are compared.
 """
 
 
@@ -234,7 +234,7 @@ def _apart(line: FittedLink, whole: FittedLink, nbytes: Floats) -> bool:
 
 
 def _delay(line: FittedLink, nbytes: float) -> FittedValue:
-    """Return how long a message of `nbytes` takes by a fit, in s; the interval combines both of the fit."""
+    """Return how long a message of `nbytes` takes by a fit, in s, with latency's and rate's intervals combined."""
     latency, rate = line
     if rate is None:
         return latency
