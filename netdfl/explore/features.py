@@ -3,7 +3,7 @@
 No feature contains a node's number. Each of these is a feature:
 
 - how a wait for messages ended, with the kinds of faults in that round; how two consecutive waits of a node ended;
-- a pattern of last senders: which of a node's consecutive waits were ended by messages of the same node;
+- a pattern of last senders: which of a node's consecutive waits had their last message from the same node;
 - the fate of a message (delivered, late, dropped ...), with the kinds of faults in its round;
 - the order in which two messages came to a node;
 - an event of a node (`missing`, `gone`, `rejoin` ...), with the faults in its round; the node's events before it; the

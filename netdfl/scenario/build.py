@@ -87,7 +87,7 @@ def delivers_damage(scenario: Scenario) -> bool:
 def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:
     """Return the links of the graphs of all rounds; None where senders pick among all nodes and any link may occur.
 
-    If a graph without a fixed superset is drawn anew in each round, only the first 64 rounds count.
+    Of a graph that changes and is not drawn from a fixed base graph, only the first 64 rounds count.
     """
     if topology.base is not None and topology.time_varying:
         return frozenset(topology.base.edges)
