@@ -35,12 +35,12 @@ def sources_of(scenario: Scenario) -> Digests:
 
 
 def files_of(scenario: Scenario) -> Digests:
-    """Return the digests of all sources of the scenario's runs by their paths on this machine."""
+    """Return the digests of all sources (modules, named files) of the scenario's runs, by their paths here."""
     return digests([*modules_of(scenario).values(), *named_files(scenario)])
 
 
 def hash_of_sources(scenario: Scenario) -> str:
-    """Return one hash of all sources of the scenario's runs; an empty text if there are none."""
+    """Return one hash of all sources (modules, named files) of the scenario's runs; empty if there are none."""
     return _hash(sources_of(scenario))
 
 

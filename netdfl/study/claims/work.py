@@ -195,7 +195,7 @@ def _row_name(wanted: WantedCell, seed: int) -> str:
 
 
 def _why_no_gain(claim: Claim, pair: Sequence[tuple[WantedCell, CellRow | None]]) -> str:
-    """Return why a pair of runs can't give a gain, even once a missing run of it is made; else an empty text."""
+    """Return why a pair of runs can't give a gain, whatever its missing runs will give; else an empty text."""
     made = [(wanted, row) for wanted, row in pair if row is not None]
     for wanted, row in made:
         if row.verdict not in WELL:
