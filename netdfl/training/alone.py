@@ -33,7 +33,7 @@ class SequentialService:
         return one_by_one(calls)
 
     def summary(self) -> Mapping[str, Scalar]:
-        """Return how local rounds are computed (batching, threads, ways), for the run's record."""
+        """Return how local rounds are computed, for the run's record: batching, number of threads, and ways."""
         return {"batching": "exact", "threads": cores(), "ways": ["alone"]}
 
     def close(self) -> None:

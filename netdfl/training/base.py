@@ -54,7 +54,8 @@ class Received(NamedTuple):
         extras: the vectors by name.
         read: after a round, the node's own model as the server decoded it, if compression changed it.
         unsaid: after a round, the part of the sent extras that compression left out.
-        last_read: the last round whose report (the sent model) the server has used, if it lacks a later one; else None.
+        last_read: the last round in which the server used this node's report (the model that it sends), if the server
+            says that it did not use the report that it asked for last; else None.
     """
 
     extras: Extras = NO_EXTRAS
@@ -119,7 +120,7 @@ class LocalData(Protocol):
 
 
 class Task(Protocol):
-    """The training task of one node: a model and data, or a toy problem. No method awaits."""
+    """The training task of one node: a model and data, or a toy problem. No method is a coroutine."""
 
     @property
     def dim(self) -> int:
@@ -157,7 +158,7 @@ class LocalSolver(Protocol[S]):
 
         `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` must not be changed,
         because it may be the node's own vector, which mixing still needs; `Update.before` is `y`. The update's vectors
-        must not be overwritten later, because a `RoundStart` may keep one (Ole).
+        must not be overwritten later, because a `RoundStart` may keep one, as `Ole` does.
         """
 
     def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
@@ -173,7 +174,7 @@ class MixingIndependent:
 
 
 class RoundStart(Protocol[S]):
-    """The starting point of a local round: the mixed vector, or a point moved from it (Ole, FedInit)."""
+    """A rule for the starting point of a local round: the mixed vector, or a point moved from it (Ole, FedInit)."""
 
     def init(self, x: Tensor, view: View) -> S:
         """Return the starting rule's state before round 0, at the initial vector `x`."""
@@ -190,24 +191,27 @@ StepResult: TypeAlias = "tuple[Tensor, int]"
 StepRequests: TypeAlias = Generator[Callable[[], StepResult], StepResult, R]
 """A generator that yields calls, each of which computes a vector and a number of steps.
 
-It is sent the result of each call, and returns an R at its end.
+The generator's caller runs each call and sends the result back; at its end the generator returns an R.
 """
 
 
 @runtime_checkable
 class RequestsSteps(Protocol[S]):
-    """A local solver that requests its steps, so that many nodes' steps can be computed together."""
+    """A local solver that leaves its steps to its caller, so that the caller can compute many nodes' steps together."""
 
     def solve(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[S, Update]]:
-        """Run the local steps like `LocalSolver.train`, but yield them as requests, which the caller computes."""
+        """Return the result of `LocalSolver.train`, but yield the steps as calls; the caller sends back the results."""
 
 
 def requested(
     solver: LocalSolver[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
 ) -> StepRequests[tuple[S, Update]]:
-    """Return the result of `solver.train`; a solver with `solve` in place of `train` yields requests for its steps."""
+    """Return the result of `solver.train`, or of `solver.solve`, whose steps are yielded for the caller to compute.
+
+    A solver with a `train` of its own yields nothing.
+    """
     if _asks(type(solver)):
         asks: RequestsSteps[S] = solver  # type: ignore[assignment]  # a `cast` is a call a round
         return (yield from asks.solve(state, y, received, weight, data, view))
@@ -216,7 +220,7 @@ def requested(
 
 @cache
 def _asks(kind: type) -> bool:
-    """Return whether solvers of this class have `solve` in place of `train`; cached because the check is slow."""
+    """Return whether solvers of this class have `solve` and no `train` of their own; cached, as the check is slow."""
     return issubclass(kind, RequestsSteps) and getattr(kind, "train", StepSolver.train) is StepSolver.train
 
 
@@ -226,14 +230,14 @@ class StepSolver:
     def train(
         self: RequestsSteps[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
-        """Run `solve`, computing each requested step separately."""
+        """Run the local round of `solve`, computing the steps that it yields here and now."""
         return alone(self.solve(state, y, received, weight, data, view))
 
 
 def alone(requests: StepRequests[R], ran: StepResult | None = None) -> R:
-    """Compute every call of `requests` separately; return the generator's result.
+    """Run the generator `requests` to its end, computing each call that it yields; return the generator's result.
 
-    `ran` is the result of the call that the generator has yielded already; None: it has not been started.
+    `ran` is the result of the call that the generator has yielded already; None: the generator has not been started.
     """
     try:
         while True:

@@ -35,7 +35,7 @@ def consensus(
     init: Literal["normal", "integers", "ramp"] = "normal",
     dtype: Dtype = "float64",
 ) -> Quadratic:
-    """Agree on the mean of the starting vectors, without a gradient, to observe mixing alone.
+    """Agree on the mean of the starting vectors, without a gradient, to observe only the mixing.
 
     `normal` draws N(0, 1), `integers` draws whole numbers from 0 to 1023, `ramp` is node + coordinate.
     """
@@ -56,7 +56,7 @@ def _starts(node: NodeId, streams: Streams, dim: int, init: str, dtype: str) -> 
 def without_torch(
     node: NodeId, streams: Streams, /, *, dim: int = 4, init: str = "normal", dtype: str = "float64", **sized: object
 ) -> Quadratic:
-    """Return the `consensus` or `sized` task on a `Vector`, a numpy array in a tensor's place, which needs no torch."""
+    """Return the `consensus` or `sized` task on a `Vector`, a numpy array that replaces a tensor and needs no torch."""
     from netdfl.compression.vector import vector
     from netdfl.training.toy import still
 
@@ -97,10 +97,10 @@ SIZED_NBYTES = 32
 
 
 def sized(node: NodeId, streams: Streams, /, *, bytes: Size) -> Quadratic:
-    """Measure the cost of a model of so many `bytes` on a network, by `consensus` on four numbers.
+    """Measure the cost on a network of a model that is `bytes` large, by `consensus` on four numbers.
 
-    Each vector in a message counts as `bytes` on links, in rates and queues and in the record. For the simulated
-    world, where nothing else has the size of a message.
+    Each vector in a message counts as `bytes` on links, in rates and queues and in the record. Only for the simulated
+    world, because other worlds send the message itself, with its true size.
     """
     return consensus(node, streams, dim=4)
 

@@ -1,4 +1,4 @@
-"""The training task of one client: a model, its part of the data, a loss."""
+"""The training task of one client: a model, the client's part of the data, and a loss."""
 
 from __future__ import annotations
 
@@ -94,10 +94,7 @@ class Classification:
 
     @property
     def in_rows(self) -> bool:
-        """Whether the model and the examples permit computing this client's steps together with other nodes'.
-
-        The examples must be in memory, as one tensor of inputs.
-        """
+        """Whether this client's steps can be computed with other nodes': only with inputs in memory, as one tensor."""
         plain = isinstance(self.samples, Samples) and isinstance(self.samples.x, Tensor)
         return plain and self.model.stackable and self.model.in_rows and not self.drop_last
 
@@ -126,10 +123,7 @@ class Classification:
 
 
 class DrawnBatches(NamedTuple):
-    """The minibatches of one round: step s is `x[places[s, :sizes[s]]]`, and `y` likewise.
-
-    `places` has shape (S, B).
-    """
+    """The minibatches of one round: step s uses `x[places[s, :sizes[s]]]`, `y` likewise; `places` is (S, B)."""
 
     x: Tensor
     y: Tensor
@@ -141,7 +135,7 @@ class Minibatch:
     """One minibatch, whose every call returns the same inputs and targets, even if a caller has overwritten them."""
 
     def __init__(self, model: FlatModel, x: Tree, y: Tree, again: Callable[[], tuple[Tree, Tree]] | None) -> None:
-        """Store `x` and `y`; `again` reads both anew. Without it a copy is kept, if a user's code may change them."""
+        """Store `x` and `y`; `again` reads both anew. If it is None, and user code may write to them, keep a copy."""
         self._model, self._given, self._versions = model, (x, y), -1
         if again is None and model.perceptron is None:
             again = partial(mapped, mapped((x, y), Tensor.clone), Tensor.clone)
@@ -159,7 +153,7 @@ class Minibatch:
 
 
 class RoundPass:
-    """One round's pass over a client's data, which stores the mean loss in the task's `last_loss`."""
+    """One round of minibatches of a client's data; at its end the mean loss is stored in the task's `last_loss`."""
 
     def __init__(self, task: Classification, round: int) -> None:
         self.task = task
@@ -175,7 +169,7 @@ class RoundPass:
         self.rng = task.streams.rng("batches", task.node, round)
 
     def drawing(self, *, anyway: bool) -> AbstractContextManager[object]:
-        """Return a context in which draws from the process's global random generators depend on (node, round) alone.
+        """Return a context in which draws from the process's global random generators depend only on (node, round).
 
         Only a user's code makes such draws: without it the context has no effect, unless `anyway` is true.
         """
@@ -214,7 +208,7 @@ class RoundPass:
         return int(min(passes, math.inf if steps is None else steps))
 
     def drawn(self, *, epochs: int | None = None, steps: int | None = None) -> DrawnBatches:
-        """Draw the minibatches of `steps` at once, in the same order; there must be at least one."""
+        """Return at once all minibatches that `self.steps` would use, in its order; there must be at least one."""
         task, num = self.task, self.num_steps(epochs=epochs, steps=steps)
         samples, size = task.samples, task.batch_size
         assert isinstance(samples, Samples), "what is read when it is asked for is not laid out in rows"
@@ -249,7 +243,7 @@ class RoundPass:
                 left, taken = left - 1, taken + 1
 
     def _read(self, indices: Tensor, step: int) -> tuple[Tree, Tree]:
-        """Read the examples at `indices`; random draws in reading them depend on node, round and `step` alone."""
+        """Read the examples at `indices`; random draws of a user's reader depend only on node, round and `step`."""
         task = self.task
         with seeded(task.streams.integer("reading", task.node, self.round, step), torch.device("cpu")):
             return task.samples.take(indices)
@@ -316,7 +310,7 @@ class RoundPass:
             self.statistics = z[model.num_trained :].clone() if model.still else model.buffers.joined(kept or NOTHING)
 
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
-        """Return `x`, the vector after the steps, with running statistics times `weight`, and the other state."""
+        """Return `x`, the result of the steps, with new running statistics times `weight`; and other module state."""
         model, kept = self.task.model, self.kept
         if model.buffers.size and self.statistics is not None:
             if model.still:
@@ -341,7 +335,7 @@ class Answers(NamedTuple):
     def accuracy_for(self, labels: Tensor, counts: Tensor) -> float | None:
         """Return the expected accuracy on samples whose labels are as frequent as in `counts`, shape (C,).
 
-        `labels` are the labels of the N evaluated samples. Labels without a sample are left out; None if none is left.
+        `labels` are the labels of the N evaluated samples. Labels without a sample are ignored; None if all are.
         """
         size = len(counts)
         shown = torch.bincount(labels, minlength=size).double()

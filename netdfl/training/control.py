@@ -4,8 +4,9 @@
     FedCM      y <- y - lr (alpha g + (1 - alpha) m)
     FedDyn     y <- y - lr (g + lambda (y - w) + lambda h_i);   h_i+ = h_i + (y_K - w)
 
-g is SAM's gradient where the wrapped SGD has a radius: FedGAMMA and MoFedSAM. The server's vector comes with its model
-(`netdfl.mixing.control`). Where the change of c_i is compressed, both ends add the transmitted part, so that the
+w is the server's model, y_K the client's after K steps at rate lr, c_i and h_i are vectors that the client keeps, c and
+m vectors that the server sends with its model (`netdfl.mixing.control`). g is SAM's gradient where the wrapped SGD has
+a radius: FedGAMMA and MoFedSAM. Where the change of c_i is compressed, both ends add the transmitted part, so that the
 server's c stays the mean of all c_i. FedDyn's pull is weight decay of lambda and a constant, lambda (h_i - w), so any
 local SGD can do it: every client is drawn to the server's model, and pushed by its earlier drift. -lambda h_i
 approaches the client's gradient at the fleet's optimum. Where reports are compressed, y_K in h_i is the vector that the

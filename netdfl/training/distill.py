@@ -7,8 +7,8 @@ With w^0 .. w^R the models of R rounds, X random at first, Y uniform over the la
                      X <- X - input_lr dL/dX,  a <- a - rate_lr dL/da,  Y likewise where labels are soft
 
 w* is w^(r + gap), or the mean of some models drawn from w^(r + 1) to w^(r + gap). The published learning rates are for
-the normalized loss. With DSA, every step sees X changed anew (`netdfl.training.siamese`), and X learns through the
-change. Sources: FedSynSAM Alg. 1; DynaFed; Cazenavette et al. 2022.
+the normalized loss. With DSA, every step uses X after a new random change (`netdfl.training.siamese`), and gradients
+reach X through this change. Sources: FedSynSAM Alg. 1; DynaFed; Cazenavette et al. 2022.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Distiller:
         label_lr: the learning rate of soft labels, which are the softmax of logits; None: labels are fixed.
         label_scale: the initial logit of the true label.
         averaged: whether targets are means of at least two models.
-        loss: the kind of loss: divided by the distance of the two models, or `raw`.
+        loss: the kind of loss: divided by the squared distance of the two models, or `raw`.
         augment: the transformations of DSA.
     """
 
@@ -70,7 +70,7 @@ class Distiller:
     augment: tuple[Transformation, ...] = ()
 
     def distil(self, trajectory: Sequence[Tensor], objective: Objective, view: View) -> SyntheticExamples:
-        """Return synthetic examples, training on which leads along `trajectory`, models of shape (d,).
+        """Return synthetic examples: training on them leads from a model of `trajectory`, shape (d,), to a later one.
 
         Raises TrainingError for a non-finite loss: the examples would be worthless.
         """

@@ -1,7 +1,7 @@
 """Named random streams for a user's code, such as dropout or noisy data, whichever global generator it draws from.
 
-The generators of torch, numpy and Python belong to the whole process. Within `seeded` they draw from its seed, and go
-on afterwards from their earlier state.
+The generators of torch, numpy and Python belong to the whole process. Within `seeded` they draw from the given seed;
+afterwards they continue from their earlier state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SPARE: list[Any] = []
 
 @contextmanager
 def aside(devices: Sequence[int] = ()) -> Iterator[None]:
-    """Restore the process's global random generators after the context, which one thread at a time may enter."""
+    """Restore the process's global random generators after the context, which only one thread at a time can enter."""
     with ALONE, torch.random.fork_rng(devices=list(devices)), kept_streams():
         yield
 
@@ -38,9 +38,10 @@ def seeded(
 ) -> Iterator[Callable[[], frozenset[Source]]]:
     """Seed the generators `sources` inside the context, torch's on the CPU and on `device`.
 
-    They go on afterwards from their earlier state. The yielded function returns the sources that have drawn so far.
-    Threads share the sources, so only one is in such a context at a time. If numpy's generator had the second of a pair
-    of normal numbers in store, it is lost: `kept_streams`, which keeps it, takes longer than a short step.
+    Afterwards they continue from their earlier state. The yielded function returns the generators that were used so
+    far. Threads share the generators, so only one thread is in such a context at a time. If numpy's generator had the
+    second of a pair of normal numbers in store, that number is lost: `kept_streams`, which restores it, takes longer
+    than a short step.
     """
     index = device.index if device.type == "cuda" else None
     with ALONE, ExitStack() as stack:
@@ -100,7 +101,7 @@ def _drew(source: Source, seed: int, index: int | None) -> bool:
 
 
 def beside_others() -> None:
-    """Mark this thread as one of several that train at once, and so must not use the process's random generators."""
+    """Mark this thread as one of several that train at once: none of them may use the process's random generators."""
     _THREAD.beside = True
 
 

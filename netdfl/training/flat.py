@@ -48,7 +48,7 @@ class BoundModule:
     def keeps(self, original: OriginalModule) -> str | None:
         """Return the path of names to an object of the module that differs from `original`; None if none does.
 
-        Fast where nothing was touched since the last comparison.
+        Fast if the module was not written to since the last comparison.
         """
         watch = self._watches.get(self.module.training)
         if watch is not None and watch.untouched():
@@ -87,10 +87,11 @@ class FlatModel:
         buffers: Iterable[str] = (),
         policy: BufferPolicy = "average",
     ) -> None:
-        """Use `module`, on one device, itself and not a copy. The default `loss` is cross-entropy of single labels.
+        """Use `module` itself, not a copy; it is on one device. The default `loss` is cross-entropy of single labels.
 
-        `buffers` are its running statistics, treated by `policy`: averaged ones are the vector's last coordinates.
-        Frozen parameters stay unchanged; where types differ the vector has the widest.
+        `buffers` are the names of its running statistics, which `policy` governs: if they are averaged over nodes, they
+        are the vector's last coordinates. Frozen parameters stay unchanged. The vector has the widest number type of
+        the parameters.
         """
         self.module, self.policy = module, policy
         for part in module.modules():
@@ -147,7 +148,7 @@ class FlatModel:
         return torch.cat([found, self.buffers.start.to(found)]) if self.still else found
 
     def bind(self, at: Tensor, *, training: bool) -> nn.Module:
-        """Point the parameters at views of `at`, shape (d,), and return this thread's module in that mode.
+        """Point the parameters at views of `at`, shape (d,), and return this thread's module, training or evaluating.
 
         For evaluation, the coordinates of `at` beyond the parameters are the running statistics.
         """
@@ -165,7 +166,7 @@ class FlatModel:
         return bound.turn(training=training)
 
     def settled(self, at: Tensor, batches: Iterable[Tree]) -> Tensor:
-        """Return `at`, shape (d,), followed by the model's running statistics there, made anew from input batches."""
+        """Return `at`, shape (d,), followed by the model's running statistics there, estimated from input batches."""
         module = self.bind(at, training=False)
         self.buffers.write(module, self.buffers.start)
         estimate(module, batches)
@@ -207,7 +208,7 @@ class FlatModel:
             raise TrainingError(_SHARED.format(place))
 
     def _sort(self, bound: BoundModule, owner: Hashable | None, original: OriginalModule) -> None:
-        """Give a module whose state has changed to its owner, a node, and put an unchanged one in its place."""
+        """Reserve a module whose state has changed for its owner, a node, and put an unchanged one in its place."""
         place = bound.keeps(original)
         if place is None:
             return
@@ -313,9 +314,9 @@ class FlatModel:
     def try_on(self, x: Tree, y: Tree) -> None:
         """Run a training pass, to find out which state the module changes, and which random generators it uses.
 
-        Raises ValueError where it keeps state in a class or a global, makes parameters, or its loss reaches parameters
-        otherwise than by the outputs. A second pass distinguishes such state from a constant that is made when it is
-        first needed.
+        Raises ValueError where the module keeps state in a class or a global, or makes parameters, or where the loss
+        depends on parameters other than through the outputs. A second pass distinguishes such state from a constant
+        that is made when it is first needed.
         """
         if self.perceptron is not None or self._common is None:
             return

@@ -3,7 +3,7 @@
     g^ = beta g_i(y; xi) + (1 - beta) g_syn(y; zeta);   y~ = y + rho g^ / |g^|;   y <- y - lr g_i(y~; xi)
 
 xi is the step's minibatch, zeta one of the synthetic examples, which stand for the whole fleet's data. The server sends
-them once, with its model (`netdfl.mixing.synthetic`), and they are kept; before that, the steps are SAM's. Source:
+them once, with its model (`netdfl.mixing.synthetic`), and nodes keep them; before that, the steps are SAM's. Source:
 FedSynSAM Alg. 1. In a second reading the descent's gradient is combined too: y <- y - lr (beta g_i(y~; xi) + (1 - beta)
 g_syn(y~; zeta)).
 """
@@ -73,8 +73,8 @@ class FedSynSamSolver(StepSolver, MixingIndependent):
     def _steps(self, guides: Iterator[Gradient] | None) -> Callable[[Gradient], Gradient]:
         """Return a function that adds SAM's ascent to the gradient of a local step.
 
-        Each step combines its gradient with the next one of `guides`, gradients on synthetic examples; without these it
-        is SAM's.
+        Each step combines its gradient with the next one of `guides`, gradients on synthetic examples; if `guides` is
+        None, the step is plain SAM's.
         """
 
         def wrap(gradient: Gradient) -> Gradient:

@@ -12,7 +12,8 @@ Quasi-global momentum, with m^ kept between rounds, x the round's start, x+ the 
     m^ <- mu m^ + (1 - mu) (x - x+) / (lr K)            (after mixing)
 
 Neither is sent or mixed. Sources: SGP (Assran et al. 2019), whose nodes run Nesterov's form; SlowMo (Wang et al. 2020),
-whose base has a buffer for the rounds of an outer step; QG-DSGDm, Lin et al. 2021, where K = 1 and mu = beta.
+whose base optimizer keeps its momentum for the rounds of one outer step; QG-DSGDm, Lin et al. 2021, where K = 1 and
+mu = beta.
 """
 
 from __future__ import annotations

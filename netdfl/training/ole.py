@@ -3,7 +3,7 @@
     y_0 = x + beta (x - z_prev)          z_prev: the node's vector before the last mixing; x^0 at first
 
 With X = W Z_prev this is Y_0 = ((1 + beta) W - beta I) Z_prev: the mean over the nodes is the same, and the self weight
-is over-relaxed. On a static symmetric W it is stable for beta below (1 + l) / (1 - l) alone, l the smallest eigenvalue
+is over-relaxed. On a static symmetric W it is stable only for beta below (1 + l) / (1 - l), l the smallest eigenvalue
 of W: 0.5 on a ring with weights 1/3, 1 on a full graph. Source: OledFL Alg. 1.
 """
 

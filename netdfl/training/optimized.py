@@ -40,7 +40,7 @@ class OptimizedSgd(LocalSgd):
     decay: float = 0.0
 
     def __post_init__(self) -> None:
-        """Import the modules that the optimizer needs at first, which takes seconds, before processes are forked."""
+        """Import the modules that torch's optimizers load on first use, which takes seconds, before processes fork."""
         importlib.import_module("torch._dynamo")
 
     def init(self, x: Tensor, view: View) -> OptimizerState:  # type: ignore[override]
@@ -50,7 +50,7 @@ class OptimizedSgd(LocalSgd):
     def solve(  # type: ignore[override]
         self, state: OptimizerState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[OptimizerState, Update]]:
-        """Run the local round through requests for its steps."""
+        """Run the local round: yield its steps as one call, which the caller computes."""
         steps = _OptimizedSteps(self, y, weight, data, self.rate(view), dict(state.remembered))
         x, _ = yield steps
         return OptimizerState(steps.remembered if self.optimizer.state == "kept" else {}), Update(y, x)

@@ -30,7 +30,7 @@ class Perceptron:
     def of(cls, module: nn.Module) -> Perceptron | None:
         """Return a module as a perceptron; None if it is not one.
 
-        A module with hooks, or with a parameter that is used twice, is none.
+        A module with hooks, or with a parameter that is used twice, does not count as a perceptron.
         """
         if type(module) is not nn.Sequential or any(has_hooks(part) for part in module.modules()):
             return None

@@ -64,7 +64,7 @@ class GradientShift(Rows):
 class Lesam(StepSolver):
     """FedLESAM's wrapper of any local solver: gradients are taken at a perturbed point, at the distance `rho`.
 
-    The direction is from the server's model to the one that the client received before.
+    The direction is from the server's model to the one that the client received in its last active round.
     """
 
     inner: LocalSolver

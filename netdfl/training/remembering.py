@@ -1,5 +1,6 @@
 """A cache on disk of the results of model trials: a small file for each, named by a hash of its inputs.
 
+A model trial compares netdfl's ways of computing a model's gradients with plain PyTorch (`netdfl.training.trial`).
 Files lie in `netdfl/trials` of the user's cache (`XDG_CACHE_HOME`, else `~/.cache`). A process that can't write there
 keeps its own cache, a damaged file counts as missing, and two processes that write one file write the same contents.
 """
@@ -85,7 +86,7 @@ def must_be_apart() -> bool:
 
 
 def apart(function: Callable[[], list[str]]) -> list[str] | None:
-    """Return the result of `function` run in a separate process; None if that process dies or takes a minute."""
+    """Return the result of `function` run in a separate process; None if it dies or takes over `LONGEST_S`."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -107,8 +108,8 @@ def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
     """Return a hash of all that a trial's result depends on.
 
     It is made from the module's structure and code, the functions and classes in `code`, versions of software, and the
-    text `more`. The values of parameters are left out; numbers and texts that a part holds are included. A user's code
-    is included by its files.
+    text `more`. The values of parameters are left out; numbers and texts in attributes of submodules are included. Of
+    a user's code the whole files are included.
     """
     found = hashlib.sha256(f"{_versions()}{module!r}{more}".encode())
     numbers: dict[int, int] = {}
@@ -132,13 +133,13 @@ def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
 
 @lru_cache(10_000)
 def _digest(file: str, changed_ns: int, size: int) -> bytes:
-    """Return a hash of a file's contents, which is as it was while its time of change and its size are."""
+    """Return a hash of a file's contents, cached for as long as its modification time and size stay the same."""
     return hashlib.sha256(Path(file).read_bytes()).digest()
 
 
 @cache
 def _versions() -> str:
-    """Return the versions of the software on which a model trial depends, and for netdfl a hash of its files."""
+    """Return as text the versions of torch and Python, and netdfl's training files with their sizes and times."""
     files = (
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (_PACKAGE / "training").rglob("*.py")
     )

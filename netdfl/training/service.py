@@ -1,13 +1,13 @@
 """The training service of a process: local rounds that are due at the same time are computed together.
 
-The way is chosen by rule, from the model, the device and the scenario, never from a clock:
+The way is chosen by rule, from the model, the device and the scenario, never by measuring time:
 
 - stacked: the steps of many nodes as one computation on matrices, a row for each node (`netdfl.training.stacked`).
   Small perceptrons on a CPU, where a step's time is mostly overhead of calls; any model on a GPU. Equal to one by one
   up to rounding.
 - threads: nodes at the same time, each on one thread by itself: larger models on a CPU. Equal bit for bit, because a
   node's arithmetic, data and random streams are its own.
-- alone: one after the other. Everything else.
+- alone: one after the other. For all other local rounds.
 
 In `exact` batching nothing is stacked.
 """
@@ -47,7 +47,7 @@ CACHE_BYTES = 1_000_000
 
 
 class DivisibleCall(Protocol):
-    """A call that can yield requests for its local steps to be computed by others, such as a `LocalRound`."""
+    """A call that can leave its local steps to be computed by the service, such as a `LocalRound`."""
 
     @property
     def data(self) -> LocalData:
@@ -57,7 +57,7 @@ class DivisibleCall(Protocol):
         """Compute the call directly."""
 
     def solve(self) -> StepRequests[object]:
-        """Compute the call, yielding requests for its local steps, which the service computes."""
+        """Return the result of the call, but yield its local steps, which the service computes."""
 
 
 class PendingRound(NamedTuple):
@@ -65,8 +65,8 @@ class PendingRound(NamedTuple):
 
     Attributes:
         place: its index among the calls that are computed.
-        requests: its generator.
-        steps: the steps that it requested.
+        requests: its generator, which waits to be sent the result of `steps`.
+        steps: the steps that the generator yielded.
     """
 
     place: int
@@ -85,7 +85,7 @@ class Service:
         self._stacked: dict[int, StackedModel | None] = {}
 
     def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-        """Return the result or exception of each call, in order. With `exact` batching none depends on the others."""
+        """Return the result or exception of each call, in order. With `exact` batching each is independent."""
         outcomes: dict[int, CallOutcome] = {}
         works: dict[Way, list[Work]] = {"stacked": [], "threads": [], "alone": []}
         groups: dict[Hashable, list[PendingRound]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """Local SGD on the flat vector: plain, with momentum, with SAM's ascent, on push-sum numerators.
 
-With g the minibatch gradient and z = y / w (w = 1 but for push-sum):
+With g the minibatch gradient and z = y / w (w is the push-sum weight, 1 without push-sum):
 
     SAM         g~ = g(z + rho g(z) / |g(z)|)          (rho = 0: g~ = g(z))
     correction  g~ <- scale g~ + c                     (methods that have one; else scale = 1, c = 0)
@@ -73,7 +73,7 @@ def clip(gradient: Tensor, limit: float) -> Tensor:
 
 
 def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return (x, the norm of each row, None), or the first two divided by a scale, and the scale.
+    """Return (x, the norm of each row, None), or the first two multiplied by a scale, and the scale.
 
     The scale is a power of two, used where the norm's square would overflow. So finite numbers of any size have a
     finite norm.
@@ -113,9 +113,9 @@ class Memoryless(Stateless, MixingIndependent):
 class LocalSgd(StepSolver, Memoryless):
     """Local SGD: K steps y <- y - lr g(y), with optional momentum, SAM's ascent, clipping and weight decay.
 
-    A subclass is computed node by node, unless it sets `rows = True` itself. By that it promises two things: its
-    `slope` and `descent` also work on a matrix, each row as if it were alone, and its instances are equal only if they
-    do the same.
+    A subclass is computed node by node, unless it sets `rows = True` itself. This promises two things: its `slope` and
+    `descent` also work on a matrix, treating each row as a separate vector, and its instances are equal only if they
+    compute the same.
     """
 
     rows: ClassVar[bool] = True
@@ -156,7 +156,7 @@ class LocalSgd(StepSolver, Memoryless):
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[NoState, Update]]:
-        """Run the local round, yielding requests for its steps; `Update.before` is `y` itself, which is not changed."""
+        """Run the local round: yield its steps as one call for the caller to compute; `Update.before` is `y`, unchanged."""
         x, _ = yield self.steps_from(y, weight, data, view)
         return state, Update(y, x)
 

@@ -5,14 +5,14 @@ Each call of `dsa` draws one of these, all as likely, and its strength once for 
     color     x + b, b in [-1/2, 1/2]; then s in [0, 2] times what the channels differ by from their mean;
               then c in [1/2, 3/2] times what the pixels differ by from the picture's mean
     crop      shifted by up to an eighth of H and of W
-    cutout    a rectangle of H/2 by W/2 set to 0, its middle anywhere, so it may stand out over the edge
+    cutout    a rectangle of H/2 by W/2 set to 0, its middle anywhere, so it may extend over the edge
     flip      mirrored, with probability 1/2
     scale     height and width each 1/1.2 to 1.2 times what they were
     rotate    by up to 15 degrees
 
-What comes in from outside of a picture is 0: the mean color, where inputs are standardized. Source: Zhao and Bilen
-2021, with the constants of their code. DynaFed's code draws what is done once for a batch, as here, but how
-strongly for each picture. Importing this file is cheap: torch comes with the first call.
+Pixels from outside of a picture are 0: the mean color, where inputs are standardized. Source: Zhao and Bilen 2021,
+with the constants of their code. DynaFed's code draws the kind of change once for a batch, as here, but its strength
+for each picture. Importing this file is cheap: torch comes with the first call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = get_args(Transformation)
 def dsa(
     x: Tensor, rng: np.random.Generator, /, *, transformations: tuple[Transformation, ...] = TRANSFORMATIONS
 ) -> Tensor:
-    """Change pictures `x` of shape (N, C, H, W) by one random transformation; without any, return `x` itself.
+    """Change pictures `x`, (N, C, H, W), by a random transformation; if `transformations` is empty, return `x` itself.
 
     The result is of the same shape and differentiable by `x`, any number of times. All random numbers come from `rng`.
     Raises ValueError where `x` holds no pictures.

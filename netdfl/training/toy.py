@@ -117,7 +117,7 @@ class _QuadraticRound:
         """Return the gradient and the value at `at`."""
         away = at - self.task.center
         slope = self.task.curvature * away
-        return slope, 0.5 * float((slope * away).sum())  # `dot` is MKL's, which adds as the processor's maker has it
+        return slope, 0.5 * float((slope * away).sum())  # MKL's `dot` adds in an order that depends on the CPU
 
 
 def still(start: Tensor, node: NodeId, streams: Streams) -> Quadratic:

@@ -6,8 +6,8 @@
 
 Plain PyTorch is a copy of the module with its own parameters, and `backward`. All ways take the solver's own steps
 from the same start on the same minibatches. A formula or rows with another result are replaced by autograd on the
-flat vector; where that has another result, a note reports it, and so it does where plain PyTorch has another one each
-time. Nothing is tried of a model that can't be copied.
+flat vector. Notes report this, and also where autograd has another result, or where plain PyTorch has a different one
+each time. A model that can't be copied is not tried.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ _NOTES = {
 def differing(trial: ModelTrial) -> list[str]:
     """Return the names of the ways of computing the trial's model whose result differs from plain PyTorch's.
 
-    It is `chance` where plain PyTorch itself has another result each time.
+    The only name is `chance` if plain PyTorch itself has a different result each time.
     """
     wrong: list[str]
     try:

@@ -1,6 +1,7 @@
 """The detection of places where a user's code draws random numbers without a seed.
 
-The generators of numpy, Python and torch get such numbers in a few places, which are watched while that code runs.
+An unseeded generator of numpy, Python or torch gets its seed from one of a few functions. While a user's code runs,
+functions that record their callers replace these.
 """
 
 from __future__ import annotations

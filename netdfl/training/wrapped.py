@@ -30,7 +30,7 @@ class Rows(ABC):
 
     @abstractmethod
     def __call__(self, gradient: Gradient) -> Gradient:
-        """Return the gradient function with the wrapper's change."""
+        """Return a gradient function that takes `gradient` at another point, or changes it."""
 
     def stacked(self: W, wraps: Sequence[W]) -> W:
         """Return one wrapper for many nodes: each vector becomes a matrix with a row for each node of `wraps`."""
@@ -80,5 +80,5 @@ class WrappedData:
         return map(self.wrap, self.data.steps(epochs=epochs, steps=steps))
 
     def loss(self, at: Tensor) -> float:
-        """Return the loss of the wrapped data."""
+        """Return the mean loss at `at`, as the wrapped data do."""
         return self.data.loss(at)
