@@ -156,7 +156,7 @@ class LocalSgd(StepSolver, Memoryless):
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[NoState, Update]]:
-        """Run the local round: yield its steps as one call for the caller to compute; `Update.before` is `y`, unchanged."""
+        """Run the local round: yield its steps as one call for the caller to run; `Update.before` is `y`, unchanged."""
         x, _ = yield self.steps_from(y, weight, data, view)
         return state, Update(y, x)
 

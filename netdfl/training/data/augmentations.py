@@ -29,7 +29,7 @@ def crop_flip(
     crop: Probability = 1.0,
     flip: Probability = 0.5,
 ) -> Tensor:
-    """Shift each picture by up to `padding` pixels both ways with probability `crop`, and mirror it with `flip`.
+    """Shift each picture by up to `padding` pixels both ways with probability `crop`; mirror with probability `flip`.
 
     `x` has shape (N, C, H, W) and is standardized, so the zeros that are shifted in are the mean color. Returns a fresh
     tensor of the same shape on the same device.

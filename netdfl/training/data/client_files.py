@@ -1,7 +1,7 @@
 """Data that are never gathered: each client's own file, read on that client's machine and nowhere else.
 
 No machine sees all files, so the scenario says what they have in common: the inputs, the target, the classes. Each file
-is checked against this where it is read.
+is checked against the scenario where it is read.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _NUMBERS = (Real, Decimal, np.bool_)
 
 @dataclass(frozen=True)
 class Columns:
-    """The table of a file.
+    """A table that was read from a file.
 
     Attributes:
         by_name: the array of each column, masked at empty cells.
@@ -48,7 +48,7 @@ class Column:
         values: the cells; undefined where they are empty.
         empty: whether each cell is empty.
         unlike: the reason why the cells are no numbers; empty for numbers.
-        unsure: the reason why numbers are ambiguous, if they are.
+        unsure: the reason why numbers are ambiguous; empty if they are not.
     """
 
     values: NDArray[Any]
@@ -182,7 +182,7 @@ def _says_nothing(word: str) -> bool:
 def _decimal_comma(column: Column) -> bool:
     """Return whether a column proves that its file has decimal commas.
 
-    All its cells can be read so, and one of them can't have thousands separators.
+    All its cells are numbers if a comma is the decimal mark, and in one of them it can't separate thousands.
     """
     words = _words(column)
     commas = [word for word in words if "," in word]

@@ -1,6 +1,7 @@
 """The datasets by name, and readers of raw files. Each is a function from the data root to a `Dataset`.
 
-So is a user's own. Raw files are mapped, not read: a node touches only the pages of its own samples.
+A user's own dataset is such a function, too. Raw files are memory-mapped, so a node reads only the pages of its own
+samples.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ CARRIED = "shipped/digits.csv.gz"
 
 
 def digits_path() -> Path:
-    """Return the file of handwritten digits that scikit-learn brings, without importing sklearn.
+    """Return the path of the file of handwritten digits in scikit-learn, without importing sklearn.
 
     Raises:
         DatasetError: scikit-learn is not installed, or has moved the file.

@@ -74,7 +74,7 @@ def targets(value: Any) -> Tree:
 
 
 def _picture(image: Any) -> Tensor:
-    """Convert a picture to a tensor (channels, height, width) with values from 0 to 1; real ones stay as they are.
+    """Convert a picture to a tensor (channels, height, width) with values from 0 to 1; real numbers stay unchanged.
 
     Raises TypeError for a picture with a palette.
     """
@@ -174,7 +174,7 @@ class ReadSamples(Examples):
 
 
 def with_whole_targets(examples: Examples) -> Examples:
-    """Return examples whose target, if it is a single tensor of booleans, is int64, as netdfl's own losses need."""
+    """Return the same examples, with targets that are one boolean tensor as int64, as netdfl's own losses need."""
     if isinstance(examples, Samples):
         return replace(examples, y=_whole(examples.y))
     if not isinstance(examples, ReadSamples):

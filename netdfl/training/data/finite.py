@@ -42,7 +42,7 @@ def _is_fine(example: Samples, loss_of: Callable[[Samples], float]) -> bool:
 
 
 def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = None) -> Iterator[NonFiniteExample]:
-    """Yield the first examples in memory with NaN and with infinity, in inputs and in targets.
+    """Yield the first example with NaN and the first with infinity, in inputs and in targets, if they are in memory.
 
     `what` names the data set. If some examples are left out, `rows` has the indices of the others in the whole set.
     """

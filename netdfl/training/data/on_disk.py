@@ -78,7 +78,7 @@ def _depth(mode: str) -> str:
 
 
 def _known(folder: Path, classes: Sequence[str]) -> Path:
-    """Return the folder of a test set. Raises DatasetError if it has pictures of a class that is none of `classes`."""
+    """Return `folder`, a test set. Raises DatasetError if it has pictures of a class that is not in `classes`."""
     for each in sorted(folder.iterdir()):
         if each.is_dir() and each.name not in classes and any(map(_is_picture, each.rglob("*"))):
             what = f"{folder} has pictures of the class {each.name!r}, and the classes are {', '.join(classes)}"
@@ -91,7 +91,7 @@ def _is_picture(file: Path) -> bool:
 
 
 def _pictures(folder: Path, classes: Sequence[str], size: int | None, like: _Pictures | None = None) -> _Pictures:
-    """Find a folder's pictures, as large as those in `like`, or else as the first; grey where all of them are."""
+    """Return a folder's pictures, all in the size of `like` or else of the first one, and grey if all are grey."""
     from PIL import Image
 
     files = [
@@ -115,7 +115,7 @@ def _pictures(folder: Path, classes: Sequence[str], size: int | None, like: _Pic
 
 
 def _first_in_color(files: Sequence[tuple[Path, int]]) -> Path | None:
-    """Find the first picture that is not grey, by what its file says of itself. None: all are grey."""
+    """Return the first file whose header says that its picture is not grey; None if all pictures are grey."""
     from PIL import Image
 
     for file, _ in files:
@@ -160,7 +160,7 @@ def client_files(
 
     A relative `each` begins in `NETDFL_DATA`. The scenario says what all files have: the column `target`, the `inputs`,
     and the `classes`, as words or as their number; without these the target is a number. `mean` and `std` are of the
-    inputs. The average model is judged on `test_file` alone, each client's model on `client_test` of its own file.
+    inputs. The average model is evaluated only on `test_file`, each client's model on `client_test` of its own file.
     """
     from netdfl.training.data.client_files import ClientFiles as Given
 

@@ -49,7 +49,7 @@ from netdfl.training.data.tables import ColumnRequest, ReadExamples, classes_in,
 
 T = TypeVar("T")
 MOST_READ, READ_AT_ONCE = 4096, 32
-"""The most examples read on demand of a set to look at their targets, and how many of them at a time."""
+"""The most examples of a set that is not in memory which are read to learn about its targets, and how many at once."""
 _FORMS = "a torch Dataset, arrays (inputs, targets), a data frame, or netdfl.Datasets"
 
 
@@ -102,7 +102,7 @@ class OwnLossDatasets(Datasets):
 
 
 def for_own_loss(data: T) -> T | OwnLossDatasets:
-    """Return a user's `Datasets` for a loss of the user's own; anything else as it is."""
+    """Return a user's `Datasets` as `OwnLossDatasets`, which keep boolean targets; return anything else unchanged."""
     return OwnLossDatasets(**vars(data)) if isinstance(data, Datasets) else data
 
 
@@ -363,7 +363,7 @@ def _most(sets: Sequence[Examples | None]) -> int:
 
 
 def some_targets(examples: Examples) -> Iterator[Tree]:
-    """Yield all targets that are in memory at once, or the first ones that are read on demand, a few at a time."""
+    """Yield all targets at once if they are in memory; else the targets of the first examples, a few at a time."""
     if isinstance(examples, Samples):
         yield examples.y
     else:

@@ -120,7 +120,7 @@ def by_column(labels: Labels, num_clients: int, streams: Streams, /, *, column: 
 
 
 def given(labels: Labels, num_clients: int, streams: Streams, /, *, file: str) -> Partition:
-    """Take the partition from a JSON file: for each client, a list of the numbers of its training examples."""
+    """Take the partition from a JSON file: for each client, a list of the indices of its training examples."""
     try:
         parts = [np.asarray(part) for part in json.loads(given_text(file))]
     except (OSError, ValueError, TypeError) as error:

@@ -97,9 +97,9 @@ def one_by_one(data: Any, what: str) -> ReadExamples:
 
 
 def kept(found: ReadSamples) -> Examples:
-    """Read examples into memory if they are small and equal at each reading; else return them as they are.
+    """Read examples into memory if they are small and equal at each reading; else leave them to be read on demand.
 
-    Reading that draws from a global random generator, be it for a single example, is not equal each time.
+    Examples are not equal at each reading if the reading of any of them draws from a global random generator.
     """
     places = found.indices[np.unique(np.linspace(0, len(found) - 1, _TRIED).astype(np.int64))].tolist()
     first = [found.read(place) for place in places]

@@ -33,7 +33,7 @@ def share_out(data: SharedData, partition: Any, num: int, streams: Streams) -> t
 
 
 def _unevenly_used(parts: Partition, num: int, kind: str) -> list[str]:
-    """Return a sentence if a partition from outside gives some of `num` examples more than once, or to nobody."""
+    """Return a sentence if a user's partition gives some of `num` examples to several clients, or to nobody."""
     times = np.bincount(np.concatenate([np.asarray(part, np.int64) for part in parts]), minlength=num)
     often, unused = int((times > 1).sum()), int((times == 0).sum())
     found = [f"{often} more than once"] * (often > 0) + [f"{unused} to nobody"] * (unused > 0)
@@ -41,7 +41,7 @@ def _unevenly_used(parts: Partition, num: int, kind: str) -> list[str]:
 
 
 def _labels(data: SharedData, partition: Any) -> NDArray[Any]:
-    """Return a copy of the classes, which a partition may sort; zeros where there are none and none are needed."""
+    """Return a copy of the examples' classes, which a partition may sort; zeros if none exist and none are needed."""
     if data.labels is not None:
         return data.labels.copy()
     if partition.kind == "iid" or partition.own:

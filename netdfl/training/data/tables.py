@@ -41,7 +41,7 @@ class ColumnRequest:
     settled_by: str = ""
 
     def settled(self, first: ReadExamples) -> ColumnRequest:
-        """Return the request for all other tables once the `first` one is read: they have its inputs, by name."""
+        """Return the request for all other tables: if the user named no inputs, the input columns of `first`."""
         if self.inputs is not None or not first.inputs:
             return self
         return replace(self, inputs=first.inputs, settled_by=first.name)
@@ -131,9 +131,9 @@ def classes_in(tables: Mapping[str, Mapping[str, Column]], target: str | None) -
 
 
 def in_one_order(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `parts` with the columns of data frames in pairs (inputs, targets) in the order of the first pair's.
+    """Return `parts`, where data frames in pairs (inputs, targets) have their columns in the order of the first pair.
 
-    Raises DatasetError for a frame that has not the same columns.
+    Raises DatasetError for a data frame that does not have the same columns.
     """
     found, first = dict(parts), dict[int, tuple[str, list[Any]]]()
     for what, data in parts.items():

@@ -29,7 +29,7 @@ BufferPolicy: TypeAlias = Literal["average", "local", "reset"]
 
 
 def applied(module: nn.Module, x: Tree) -> Tree:
-    """Return the module's outputs for a minibatch: a tensor, several inputs by position, or several by name."""
+    """Return the module's outputs for a minibatch `x`: one tensor, several inputs by position, or several by name."""
     x = as_taken(module, x)
     if isinstance(x, Tensor):
         return module(x)
@@ -72,7 +72,9 @@ def _moved(module: nn.Module, x: Tree, begin: Mapping[str, Tensor]) -> dict[str,
 
 
 def _is_mean(zero: Tensor, one: Tensor, two: Tensor) -> bool:
-    """Return whether a buffer is a running mean, given its values after a pass from 0, from 1 and from 2.
+    """Return whether a buffer is a running mean, given its values after a pass.
+
+    The passes start at the buffer's initial value plus 0, plus 1 and plus 2.
 
     Its update must be linear, with equal slopes above 0 and at most 1.
     """

@@ -1,4 +1,4 @@
-"""Whether a model, a loss and figures fit each other and the targets, tried on two examples when they are loaded."""
+"""Checks that a model, a loss and metrics fit each other and the targets, on two examples when a scenario is loaded."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def raised(error: Exception) -> str:
 
 
 def checked(what: str, judge: Callable[[Any, Any], Any], outputs: Any, y: Any) -> Any:
-    """Return a loss or figure, called `what`, of a model's outputs. Raises ValueError if it can't be taken of them."""
+    """Return the loss or metric `judge` of a model's outputs. Raises ValueError, which calls it `what`, if it fails."""
     try:
         return judge(outputs, y)
     except InputError:
@@ -62,7 +62,7 @@ def checked(what: str, judge: Callable[[Any, Any], Any], outputs: Any, y: Any) -
 
 
 def check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:
-    """Check that netdfl's own metrics, or a task's that call them, accept the model's outputs. Raises ValueError."""
+    """Check that netdfl's metrics, or a task's that call them, accept the model's outputs. Raises ValueError."""
     if isinstance(metrics, NamedMetrics):
         metrics.check(outputs, y)
     if isinstance(metrics, NamedMetrics) or isinstance(outputs, Tensor):
@@ -77,9 +77,10 @@ def check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:
 
 
 def check_loss(model: FlatModel, x: Any, y: Any, outputs: Any, num_classes: int) -> None:
-    """Check that what the model gives for `x` fits the targets `y`, in both modes. Raises ValueError.
+    """Check that the loss accepts the model's outputs for `x` in training and evaluation mode. Raises ValueError.
 
-    `outputs` are those of evaluation mode. A model whose training pass fails says so when it is trained.
+    `outputs` are the outputs in evaluation mode, `y` the targets. A training pass that fails is reported
+    when the model is trained.
     """
     shape = tuple(getattr(outputs, "shape", ()))
     plain = model.uses_cross_entropy
@@ -102,7 +103,7 @@ def check_loss(model: FlatModel, x: Any, y: Any, outputs: Any, num_classes: int)
 
 
 def _in_training(model: FlatModel, x: Any) -> Any:
-    """Return what a copy of the model gives in training mode; None if it does not run."""
+    """Return the outputs of a copy of the model in training mode; None if the copy raises an error."""
     try:
         with aside():
             return applied(copied(model.module).train(), mapped(x, Tensor.clone))
@@ -111,7 +112,7 @@ def _in_training(model: FlatModel, x: Any) -> Any:
 
 
 def _fault_of(model: FlatModel, outputs: Any, y: Any) -> Exception | None:
-    """Return the error of the loss of some outputs, or None if it gives a number."""
+    """Return the error of the loss for some outputs; None if the loss returns a number."""
     if outputs is None:
         return None
     try:
@@ -131,7 +132,7 @@ def class_axis(module: nn.Module, x: Any, outputs: Tensor) -> int:
     """Return the axis of class scores, 1 or -1, of outputs (N, L, L), or with more axes of length L.
 
     It is the one that keeps its length where a copy of the model is given inputs of another length. Raises ValueError
-    if it takes none, or if that tells nothing.
+    if the model takes inputs of no other length, or if both axes keep or lose their length.
     """
     length = outputs.shape[1]
     found = set()
@@ -153,7 +154,7 @@ def class_axis(module: nn.Module, x: Any, outputs: Tensor) -> int:
 
 
 def _of_other_length(length: int, change: Callable[[Tensor, int], Tensor], tensor: Tensor) -> Tensor:
-    """Return inputs every axis of which that has this length is changed."""
+    """Return an input tensor with `change` applied to every axis of this length, except the first axis."""
     for axis in range(1, tensor.dim()):
         if tensor.shape[axis] == length:
             tensor = change(tensor, axis)

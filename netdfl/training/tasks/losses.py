@@ -7,7 +7,7 @@ function of outputs and targets of all tested examples that returns a number. Ou
     mse, l1                 (N, ...)                                  real numbers (N, ...)
     binary_cross_entropy    (N, labels), before the sigmoid           0 or 1 (N, labels)
 
-Axes of length 1 may lack on one side: outputs (N, 1) fit targets (N,). Where sequences are as long as there are
+Axes of length 1 may be missing on one side: outputs (N, 1) fit targets (N,). Where sequences are as long as there are
 classes, shapes do not tell which axis is that of classes: `on_axis` says so.
 
 Examples of class -100 (padding, an unlabeled pixel) are left out, by cross-entropy as in PyTorch and by metrics of
@@ -64,7 +64,7 @@ def binary_cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
 LOSSES = by_name(cross_entropy, mse, l1, binary_cross_entropy)
 """Every loss by name."""
 OF_NUMBERS = ("mse", "l1")
-"""The losses for which targets are numbers, whole ones too: a model gives as many, and no class scores."""
+"""The losses that take targets as numbers, even integers: a model has an output for each, and no class scores."""
 
 
 def accuracy(outputs: Tensor, targets: Tensor, /) -> float:
@@ -198,7 +198,7 @@ def either_fits(outputs: Any, targets: Any) -> bool:
 
 
 def on_axis(axis: int, judge: Callable[[Tensor, Tensor], T]) -> Callable[[Tensor, Tensor], T]:
-    """Return the loss or metric `judge` of outputs whose class scores lie on an axis that shapes do not tell."""
+    """Return the loss or metric `judge` for outputs whose class scores lie on `axis`, which shapes do not show."""
     return lambda outputs, targets: judge(outputs.movedim(axis, 1).unsqueeze(-1), targets.unsqueeze(-1))
 
 

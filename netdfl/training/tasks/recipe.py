@@ -48,11 +48,12 @@ class Recipe:
         data: the dataset.
         model: returns a module for an input shape and a number of classes.
         loss: returns the loss that suits the targets; None stands for cross-entropy of one class each.
-        metrics: returns the metrics that suit them; None stands for accuracy.
-        numbers: whether the loss takes targets as numbers, whole ones too, so that these are no classes.
-        by_values: whether loss or metrics go by the values of the targets, and not by their type alone.
+        metrics: returns the metrics that suit the targets; None stands for accuracy.
+        numbers: whether the loss takes targets as numbers, even integers, which are then no classes.
+        by_values: whether the choice of loss and metrics depends on the targets' values, not only on their type.
         classes: whether whole targets are classes, learned by netdfl's own cross-entropy.
-        on_axis: returns the recipe whose loss and metrics take classes on an axis, where netdfl's own do.
+        on_axis: returns, for an axis, the recipe whose loss and metrics take class scores on this axis; None if all of
+            them are a user's own or take no class scores.
     """
 
     data: Dataset | Datasets | ClientFiles
@@ -117,12 +118,12 @@ def _metrics(task: Any, y: Any, axis: int | None = None) -> Metrics | None:
 
 
 def _on(axis: int | None, name: str, judge: Any) -> Any:
-    """Return a loss or metric by its name, taken of classes on `axis`; None: shapes tell which it is."""
+    """Return the loss or metric `judge`, called `name`, for class scores on `axis`; None: shapes show the axis."""
     return judge if axis is None or name not in OF_CLASSES else on_axis(axis, judge)
 
 
 def _check_below_0(data: SharedData) -> None:
-    """Check that no target in memory is below 0 but those that are left out. Raises DatasetError."""
+    """Check that no target in memory is below 0, except -100, which is ignored. Raises DatasetError."""
     for name, each in (("dataset", data.train), ("test set", data.test)):
         y = each.y if isinstance(each, Samples) else torch.zeros(0)
         if bool(((y < 0) & (y != LEFT_OUT)).any()):
@@ -155,7 +156,7 @@ def _targets(train: Examples, y: Tree) -> Tree:
 
 
 def _named(metrics: Metrics) -> Metrics:
-    """Wrap the metrics of a user's own task so that none may go by the loss's name. They raise OwnPartError."""
+    """Wrap the metrics of a user's task, so that they raise OwnPartError if one is called `loss`, as the loss is."""
 
     def judge(outputs: Any, targets: Any) -> Mapping[str, float]:
         found = metrics(outputs, targets)

@@ -33,7 +33,7 @@ class Task(Protocol):
 
 
 def as_number(found: Any) -> float:
-    """Convert a metric to a float: a number, or a tensor of one. Raises TypeError for other values."""
+    """Convert a metric to a float: a number, or a tensor of one number. Raises TypeError for other values."""
     if isinstance(found, Tensor) and found.numel() == 1:
         return float(found)
     if isinstance(found, bool) or not isinstance(found, int | float):
