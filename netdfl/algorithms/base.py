@@ -1,4 +1,7 @@
-"""An algorithm as a combination of parts, a node's state between rounds, and the interface of a node to round loops."""
+"""An algorithm as a combination of parts, a node's state between rounds, and the interface of a node to round loops.
+
+A `View` is what a node knows of the network in one round: its neighbors, their weights in mixing, and its own role.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class Algorithm:
     refine: Refinement | None = None
 
     def served_alone(self, view: View) -> bool:
-        """Return whether the server needs no client in the view's round, because it trains its model alone."""
+        """Return whether the server needs no client in the round of `view`, because it trains its model by itself."""
         return self.refine is not None and self.refine.alone(view)
 
 
@@ -87,7 +90,7 @@ class NodeState(NamedTuple):
         return alone(self.solve(alg, data, view))
 
     def solve(self, alg: Algorithm, data: LocalData, view: View) -> StepRequests[tuple[NodeState, Update]]:
-        """Run one local round, yielding requests for its steps so that several nodes' steps can be computed together.
+        """Run one local round, but yield its steps as calls, so that the caller can compute many nodes' steps together.
 
         While the node's push-sum weight is nearly 0, the steps are made on the kept `z`, and their sum is added to x.
         """
@@ -172,7 +175,7 @@ def _keeps_statistics(kind: type) -> bool:
 
 @dataclass(eq=False, slots=True)
 class LocalRound:
-    """A local round to be computed: by a plain call, or through requests for its steps.
+    """A local round to be computed: by a plain call, or by `solve`, a generator that leaves the steps to its caller.
 
     Attributes:
         state: the node's state before the round.
@@ -187,17 +190,17 @@ class LocalRound:
     view: View
 
     def __call__(self) -> tuple[NodeState, Update]:
-        """Train and return the result; random numbers that a user's code draws depend on node and round alone."""
+        """Train and return the result; random numbers that a user's code draws depend only on node and round."""
         with self.drawing():
             return self.state.train(self.alg, self.data, self.view)
 
     def drawing(self) -> AbstractContextManager[object]:
-        """Make random numbers that a user's code draws inside the context depend on (node, round) alone."""
+        """Return a context in which random numbers that a user's code draws depend only on (node, round)."""
         drawing = getattr(self.data, "drawing", None)
         return AS_THEY_ARE if drawing is None else drawing(anyway=is_own(type(self.alg.local)))
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
-        """Train, yielding requests for the steps, which another function computes."""
+        """Train, but yield the steps as calls, which the caller computes."""
         return self.state.solve(self.alg, self.data, self.view)
 
 
@@ -220,7 +223,7 @@ class RoundContext(Protocol):
         """Return the number of message exchanges in a round, which the mixing decides."""
 
     def drawing(self, what: str, round: int, *key: int) -> AbstractContextManager[object]:
-        """Make random numbers that a user's part draws inside the context depend on (node, round, `what`, `key`).
+        """Return a context in which random numbers of a user's part depend only on (node, round, `what`, `key`).
 
         `what` names the use of the numbers, `key` tells several such uses in a round apart.
         """

@@ -1,10 +1,10 @@
 """The family of pairwise exchanges: a node trains, meets one peer, and answers others in between.
 
 Without the bipartite fix a node that asks may itself be asked, and it answers no request while it waits: so waits can
-close a cycle. With the fix, nodes of one half ask and nodes of the other half answer. An answering node keeps the pace
-of its asking peers: each of them announces that it is through with a round, and the answering node's round ends after
-all these announcements, while it goes on answering. So its last model includes every peer's last exchange, and no
-asking node waits for it: there is no cycle.
+close a cycle. With the fix, the nodes are in two halves: nodes of one half ask and nodes of the other half answer. An
+answering node keeps the pace of its asking peers: each asking node announces the end of its round, and the answering
+node's round ends after all these announcements, while it continues to answer. So the answering node's last model
+includes every peer's last exchange, and no asking node waits for it: there is no cycle.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-THROUGH = 1  # the step of the message that says: I am through with this round
-PATIENCE = 2  # a wait for asking nodes contains their own waits
+THROUGH = 1  # the step number of the message by which an asking node announces the end of its round
+PATIENCE = 2  # the factor on a deadline: a wait for asking nodes contains their own waits
 
 
 class Desk:

@@ -18,7 +18,7 @@ from netdfl.mixing.compressed.step_size import ScaledCompressor
 
 
 def compressor(exchange: Exchange) -> Compressor:
-    """Return the compressor, scaled to a contraction if netdfl chooses the step size; None without compression."""
+    """Return the compressor, the identity by default; it is scaled to a contraction if netdfl chooses the step size."""
     given = exchange.compressor or IdentityCompressor()
     return ScaledCompressor(given) if exchange.gamma == "auto" else given
 

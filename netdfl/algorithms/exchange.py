@@ -40,11 +40,11 @@ class WaitPolicy:
     """The policy of a node's wait for messages: it ends when `need` messages are here, or at the deadline.
 
     Attributes:
-        need: `all`, `any`, a number (a quorum), or `none` (take the messages at hand and go on).
+        need: `all`, `any`, a number (a quorum), or `none` (take the messages at hand without waiting).
         deadline_ns: Nanoseconds from the start of the wait. `auto` asks late nodes whether they will still send, and
-            waits for no other; None never ends the wait.
-        stale: The largest age in rounds of a neighbor's newest known vector that plain gossip still mixes; 0: this
-            round's vectors alone. A push-sum share is added at any age, because its weight would be lost otherwise.
+            then waits only for nodes that will; None never ends the wait.
+        stale: The largest age in rounds of a neighbor's newest known vector that plain gossip still mixes; 0: only
+            this round's vectors. A push-sum share is added at any age, because its weight would be lost otherwise.
         announce: Where receivers can't know their senders, a node tells every node to which it does not send that no
             message comes; otherwise `all` would have no meaning.
         patience: A factor on the automatic deadline, and on the time that an asked node may stay silent, for a wait
@@ -52,8 +52,8 @@ class WaitPolicy:
         resent: Lost messages are sent again, so they are worth waiting for.
         ordered: Links keep order, so a message for a later step proves that the awaited one is lost.
         on_not_finite: The treatment of messages with NaN or infinity.
-        essential: The awaited nodes are necessary for the round: the wait goes on even if the failure detector reports
-            them as gone.
+        essential: The awaited nodes are necessary for the round: the wait continues even if the failure detector
+            reports them as gone.
         cumulative: A message contains all earlier ones of its sender, so a later one ends the wait for a lost one.
     """
 
@@ -89,12 +89,12 @@ class Exchange:
     Attributes:
         wait: the wait policy.
         on_missing: the treatment of neighbors whose message did not come.
-        delivery: the treatment of a lost message: none; or it is sent again until it is answered; or push-sum sends
-            running sums that make up for it.
+        delivery: the treatment of a lost message: none; or it is sent again until it is acknowledged; or push-sum
+            sends running sums that make up for it.
         compressor: the compressor of messages; None: they are not compressed.
         scheme: the way in which messages are compressed.
         gamma: the step size of compressed gossip; `auto`: netdfl chooses it.
-        extras: the encoding of vectors that a client reports beside the model.
+        extras: the encoding of vectors that a client sends to the server beside its model.
         common_start: whether all nodes start from the same parameters.
         num_rounds: the number of rounds; None: unknown.
         streams: the random streams of compressors.
@@ -124,7 +124,7 @@ S = TypeVar("S", bound="Sgd")
 FIRST = ("lr", "lr_decay", "local_epochs", "local_steps")
 """The parameters that a table of an algorithm's parameters shows first: a step's length, and the number of steps."""
 REPLACES = {"local_epochs": "local_steps"}
-"""Parameters that, if given, make the default of another one invalid: {given parameter: parameter without default}."""
+"""Parameters that, if given, cancel the default of another one: {given parameter: parameter that becomes None}."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class Sgd(Parameters):
     schedule: Schedule = CONSTANT
 
     def within(self: S, exchange: object) -> S:
-        """Return a copy whose learning-rate schedule spans the scenario's rounds, unless it sets a number itself."""
+        """Return a copy whose learning-rate schedule spans the scenario's rounds, unless the schedule has `rounds`."""
         rounds = self.schedule.rounds or getattr(exchange, "num_rounds", None)
         return replace(self, schedule=replace(self.schedule, rounds=rounds))
 
@@ -166,8 +166,8 @@ def flat(function: Callable[..., T]) -> Callable[..., T]:
 
     `sgd: Sgd = Sgd(local_epochs=1)` becomes `lr`, `lr_decay`, `local_epochs = 1` and so on, each with its type. Fields
     that are not given have the values of the record that is the parameter's default. The parameters of `FIRST` come
-    first, all others in the place of their record. The attribute `complete` is `replaced`, for code that writes out all
-    defaults. A function without such a record is returned unchanged.
+    first, all others in the place of their record. The attribute `complete` of the result is the function `replaced`,
+    for code that writes out all defaults. A function without such a record is returned unchanged.
 
     Raises:
         ValueError: A record and `function`, or two records, have a parameter of the same name.

@@ -36,7 +36,7 @@ async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
 
 
 DOWN, UP = 0, 1
-PATIENCE = 4  # a client's wait contains the server's own
+PATIENCE = 4  # the factor on a deadline: a client's wait contains the server's own
 
 
 async def server(ctx: RoundContext, alg: Algorithm) -> None:
@@ -78,7 +78,7 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
 
 
 def of_server(inbox: Inbox, view: View) -> Inbox:
-    """Return the inbox with the server's messages alone, so that a client adopts no other node's model."""
+    """Return the inbox with only the server's messages, so that a client adopts no other node's model."""
     return Inbox([message for message in inbox if message.src == view.server], inbox.missing, inbox.acknowledgements)
 
 

@@ -1,4 +1,7 @@
-"""Checks, when a scenario is loaded, of what algorithms demand of network and rounds beyond the kind of matrix."""
+"""Checks, when a scenario is loaded, that an algorithm's parameters suit the network and the number of rounds.
+
+Whether the network has the kind of mixing matrix that the algorithm needs is checked elsewhere (`Entry.needs`).
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,9 @@ Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
 
 
 def told(judge: Callable[..., Iterator[T]] | None, *given: object) -> list[T]:
-    """Return what an entry's `fits` or `warns` says of parameters; nothing if one that it looks at is not there.
+    """Return the results of `judge`, an algorithm's `fits` or `warns`, for `given`; none if a parameter is missing.
 
-    An entry of netdfl's may stand for a user's own function, which has other parameters.
+    A user's own function can take the place of an algorithm in the catalog, but have other parameters.
     """
     try:
         return [] if judge is None else list(judge(*given))

@@ -40,7 +40,7 @@ async def _give(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> 
 
 
 def given(alg: Algorithm, s: NodeState, view: View) -> tuple[NodeState, Outbox]:
-    """Send shares of the push-sum vector and weight to neighbors; return the remaining state, and the messages."""
+    """Return a node's state without the shares of vector and weight that its neighbors get, and messages with these."""
     mixing, x, outbox = alg.mixing.give(s.mixing, s.x, view)
     z = None if has_mass(alg.mixing.weight(mixing)) else s.model(alg)
     return s._replace(mixing=mixing, x=x, z=z), outbox

@@ -1,6 +1,6 @@
 """Checks of a user's own algorithm: of its parts, of what they return, and of what they write to while a run goes on.
 
-netdfl's own parts are not looked at. What a mixing does is looked at in the first rounds alone: it does so in each.
+netdfl's own parts are not checked. A user's mixing is checked only in the first rounds, as it does the same in each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LOOKED_AT = 5
-"""The number of first rounds in which a user's mixing is looked at."""
+"""The number of first rounds in which a user's mixing is checked."""
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -33,7 +33,10 @@ def is_own(kind: type) -> bool:
 
 
 def lacking(family: str, start: object, local: object, mixing: object) -> Iterator[tuple[str, str]]:
-    """Yield each part of an algorithm of a family that lacks members of its interface, and their names."""
+    """Yield each part of an algorithm that lacks members of its interface, and the names of these members.
+
+    The `family` decides on the interface of `mixing`.
+    """
     parts = [("start", start, RoundStart), ("local", local, LocalSolver)]
     if family in ("gossip", "server"):
         parts.append(("mixing", mixing, Aggregation if family == "server" else Mixing))
@@ -50,9 +53,9 @@ def _placed(kind: type, method: str) -> str:
 
 
 def unwritten(mixing: Any, inbox: Inbox, view: View, method: str) -> AbstractContextManager[None]:
-    """Raise OwnPartError if a user's mixing writes to a vector of `inbox` in the context, by the method of this name.
+    """Return a context in which a user's mixing must not write to a vector of `inbox`; else OwnPartError is raised.
 
-    It is looked for in the first rounds.
+    `method` is the name of the mixing's method that runs there. Only the first rounds are checked.
     """
     looked = view.round < LOOKED_AT and is_own(mixing.__class__)
     return _unwritten(mixing.__class__, inbox, method) if looked else _NOTHING
@@ -67,7 +70,7 @@ def _unwritten(kind: type, inbox: Inbox, method: str) -> Iterator[None]:
 
 
 def _check(kind: type, method: str, fault: str) -> None:
-    """Raise OwnPartError if there is a `fault` of the mixing class `kind`, with the place of its method."""
+    """Raise OwnPartError with the text `fault` on the mixing class `kind`, and its place, unless `fault` is empty."""
     if fault:
         raise OwnPartError(f"the mixing {kind.__name__} {fault}{_placed(kind, method)}")
 
@@ -79,9 +82,9 @@ def check_sent(mixing: Any, found: Any, view: View) -> None:
 
 
 def looked_at(mixing: Any) -> Callable[..., Any]:
-    """Return the method `mix`; if the mixing is a user's, with a look at what it returns and writes to.
+    """Return the method `mix` of a mixing; if the mixing is a user's, with checks of its result and of its writes.
 
-    It raises OwnPartError.
+    The checks raise OwnPartError.
     """
     if not is_own(mixing.__class__):
         method: Callable[..., Any] = mixing.mix
@@ -131,14 +134,15 @@ def _digests(inbox: Inbox) -> list[int]:
 
 
 def writes_to(y: Tensor) -> int:
-    """Return how often a vector, or one that shares its memory, was written to in place; 0 where nobody counts it."""
+    """Return how often a vector, or one that shares its memory, was written to in place; 0 if it has no counter."""
     return getattr(y, "_version", 0)
 
 
 def begun(start: RoundStart, found: Any, x: Tensor, writes: int) -> tuple[Any, Tensor]:
-    """Return `found`, what a round's start made of `x`, which had been written to so often (`writes`) before.
+    """Return `found`, the result of the rule `start` for the mixed vector `x`, after a check if the rule is a user's.
 
-    Raises OwnPartError if a user's start returned something else, or wrote to `x`, with which other nodes may begin.
+    Raises OwnPartError if `found` is not (state, vector), or if the rule wrote to `x`, which other nodes may share:
+    `writes` is the number of writes to `x` before.
     """
     checked: tuple[Any, Tensor] = found
     if is_own(type(start)):
@@ -147,9 +151,10 @@ def begun(start: RoundStart, found: Any, x: Tensor, writes: int) -> tuple[Any, T
 
 
 def checked(solver: LocalSolver, found: Any, y: Tensor, writes: int) -> tuple[Any, Update]:
-    """Return `found`, a local solver's result from `y`, which had been written to so often (`writes`) before.
+    """Return `found`, the result of `solver` from the vector `y`, after a check if the solver is a user's.
 
-    Raises OwnPartError if a user's solver returned a wrong one, or wrote to `y`, with which other nodes may begin, too.
+    Raises OwnPartError if `found` is not (state, Update), or if the solver wrote to `y`, which other nodes may share:
+    `writes` is the number of writes to `y` before.
     """
     checked: tuple[Any, Update] = found
     if is_own(type(solver)):
@@ -159,7 +164,7 @@ def checked(solver: LocalSolver, found: Any, y: Tensor, writes: int) -> tuple[An
 
 
 def _check_result(part: object, method: str, fault: str, remedy: str, given: Tensor, writes: int) -> None:
-    """Raise OwnPartError if what a user's start or solver returned has a `fault`, or it wrote to what it was given."""
+    """Raise OwnPartError if the result of a user's start rule or solver has a `fault`, or if it wrote to `given`."""
     if not fault and writes_to(given) != writes:
         fault, remedy = "wrote to the vector that it was given: clone it first", "as in y = x.clone()"
     if fault:
@@ -168,7 +173,7 @@ def _check_result(part: object, method: str, fault: str, remedy: str, given: Ten
 
 
 def _fault_of_begun(found: Any, x: Tensor) -> str:
-    """Return what is wrong with the result of a round's start for `x`; empty if nothing is."""
+    """Return what is wrong with the result of a user's start rule for the vector `x`; empty if nothing is."""
     if not isinstance(found, tuple) or len(found) != 2:
         return f"returned {_kinds(found)}"
     return _unlike(found[1], x, "a start at")
@@ -184,7 +189,7 @@ def _fault_of(found: Any, y: Tensor) -> str:
 
 
 def _unlike(x: Any, y: Tensor, what: str = "an update to") -> str:
-    """Return in what the vector `x` of an update is unlike `y`, from which it was made; empty if in nothing."""
+    """Return a text on how the result `x` differs from the vector `y` in shape or type; empty if it does not."""
     if getattr(x, "shape", None) != y.shape:
         return f"returned {what} a vector of {tuple(getattr(x, 'shape', ()))} from one of {tuple(y.shape)}"
     if not isinstance(x, type(y)):
