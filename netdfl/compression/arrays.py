@@ -28,7 +28,7 @@ with warnings.catch_warnings():  # torch says it once in a process: a buffer tha
 
 
 def to_array(tensor: Tensor) -> Array:
-    """View a tensor as an `Array`, the read-only buffer of a message, without a copy; don't write to it any more.
+    """View a tensor as an `Array`, the read-only buffer of a message, without a copy; don't write to `tensor` later.
 
     A tensor on a GPU, or not contiguous, is copied to the host first.
     """
@@ -68,12 +68,12 @@ def empty(num: int, dtype: torch.dtype) -> Tensor:
 
 
 def from_numpy(array: NDArray[Any]) -> Array:
-    """View a contiguous numpy array as an `Array` for a message; the caller must not write to it any more."""
+    """View a contiguous numpy array as an `Array` for a message; the caller must not write to `array` later."""
     return Array(name_of(array.dtype), array.shape, array.ravel().view(np.uint8).data.toreadonly())
 
 
 def to_tensor(array: Array) -> Tensor:
-    """View a message's array as a CPU tensor that shares its memory. Do not write to it."""
+    """View a message's array as a CPU tensor that shares its memory. Do not write to the tensor."""
     if array.nbytes == 0:
         return torch.empty(array.shape, dtype=DTYPES[array.dtype])
     return torch.frombuffer(array.data, dtype=DTYPES[array.dtype]).reshape(array.shape)
@@ -87,7 +87,7 @@ def square(array: Array) -> float:
 def squared(x: Tensor) -> float:
     """Return the sum of squares of a tensor's numbers, in one pass; types narrower than float32 are added as float32.
 
-    It is NaN or infinite if a number is, or if the sum is beyond the range of that type.
+    The sum is NaN or infinite if a number is, or if the sum is beyond the range of the type.
     """
     flat = x.reshape(-1)
     flat = flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
@@ -191,7 +191,8 @@ def read_count(encoded: EncodedVector, name: str, low: int, high: int) -> int:
 def read_array(encoded: EncodedVector, name: str, dtypes: Collection[str], length: int | None) -> Array:
     """Return the flat array `name` of a received vector. Raises MalformedMessage unless type and length are right.
 
-    Its dtype must be one of `dtypes`. Nothing is allocated. A `length` of None accepts any that agrees with the buffer.
+    Its dtype must be one of `dtypes`. No memory is allocated. With a `length` of None any length is right that agrees
+    with the buffer.
     """
     array = encoded.arrays.get(name)
     if not isinstance(array, Array) or array.dtype not in dtypes:

@@ -35,8 +35,8 @@ class Compressor(Protocol):
     """The contract of a compressor: a stateless map from vectors to few bytes.
 
     `unbiased`: E[C(x)] = x. `variance(d)` bounds E|x - C(x)|^2 / |x|^2 for every x of d numbers. `contraction(d)`: the
-    largest guaranteed omega with E|x - C(x)|^2 <= (1 - omega)|x|^2, so 1 - variance(d), or 0 where that is negative.
-    All hold in exact arithmetic. A subclass inherits defaults of `unbiased` and `contraction`.
+    largest guaranteed omega with E|x - C(x)|^2 <= (1 - omega)|x|^2, so 1 - variance(d), or 0 if this is negative.
+    All three hold in exact arithmetic. A subclass inherits defaults of `unbiased` and `contraction`.
     """
 
     __slots__ = ()

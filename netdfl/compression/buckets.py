@@ -35,7 +35,7 @@ class BucketSpan(NamedTuple):
     Attributes:
         start: The first of the vector's numbers.
         stop: The end of the numbers, not included.
-        buckets: The slice of these buckets among all.
+        buckets: The indices of these buckets among all buckets of the vector, as a slice.
         width: The numbers in a row. If the last bucket is shorter, the matrix is longer than the span.
         pieces: The lengths of the span's pieces.
     """

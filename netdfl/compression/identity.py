@@ -64,7 +64,7 @@ class Cast(Compressor):
     With unit roundoff u, |x_i - C(x_i)| <= u |x_i|, so contraction 1 - u^2: u = 2^-11 for float16 where every
     non-zero magnitude lies in [6.2e-5, 65504], 2^-8 for bfloat16 from 1.2e-38 up (IEEE 754; Higham,
     Accuracy and Stability of Numerical Algorithms, theorem 2.2). Below that range nothing is promised: digits are lost,
-    and float16 makes 0 of magnitudes up to 2^-25 = 3e-8. So differences stop shrinking there; bfloat16 goes on.
+    and float16 makes 0 of magnitudes up to 2^-25 = 3e-8. So differences stop shrinking there, but not in bfloat16.
     """
 
     dtype: Literal["float16", "bfloat16"]

@@ -25,7 +25,7 @@ _kept = _ThreadBuffers()
 
 
 def scratch(use: str, num: int, dtype: torch.dtype) -> Tensor:
-    """Return an uninitialized flat CPU tensor of `num` numbers, reused by all calls in a thread with the name `use`."""
+    """Return an uninitialized flat CPU tensor of `num` numbers; this thread's next call for this `use` reuses it."""
     if num * dtype.itemsize > MOST_BYTES:
         return empty(num, dtype)
     found = _kept.buffers.get((use, num, dtype))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def as_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, apart: bool = True) -> bytes:
     """Return tensors as the contents of a safetensors file; torch is imported only if a tensor is torch's.
 
-    `apart` says that no tensors share memory, which safetensors refuses. If not, each tensor is copied.
+    `apart` says that no tensors share memory, which safetensors refuses. If it is false, each tensor is copied.
     """
     if all(isinstance(each, Vector) for each in tensors.values()):
         from safetensors.numpy import save as save_arrays

@@ -1,8 +1,8 @@
 """Vectors without torch: numpy arrays with those tensor methods that simple mixing uses.
 
 Importing torch takes longer than most simulations without training. So where no node trains, and all parts use only the
-methods in this file, nodes hold these vectors, and torch is never imported. Code for tensors works on both, because it
-calls methods that both have.
+methods in this file, nodes hold these vectors, and torch is never imported. The same code works on tensors and on these
+vectors, because it calls only methods that both have.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def to_array(x: Vector) -> Array:
 
 
 def of_array(array: Array) -> Tensor:
-    """Return a `Vector` that shares the memory of a message's array. Do not write to it."""
+    """Return a `Vector` that shares the memory of a message's array. Do not write to the vector."""
     return np.frombuffer(array.data, array.dtype).reshape(array.shape).view(Vector)  # type: ignore[return-value]
 
 

@@ -44,10 +44,10 @@ class Settings:
 
     Attributes:
         samples: the number of training examples.
-        local: the number of nodes whose own models are measured beside the average model.
+        local: the number of nodes whose own models are measured in addition to the average model.
         count: the number of largest eigenvalues.
         probes: the number of random vectors for the trace.
-        reach: how far a landscape goes along a direction, to both sides.
+        reach: the largest multiple of a direction, added to or subtracted from the model, in a landscape.
         points: the number of points of a landscape along a line.
         grid: the number of points along each side of a plane.
         seed: the seed of random directions.
@@ -73,8 +73,8 @@ def measure(run: TrainedRun, what: str, settings: Settings, say: Callable[[str],
     `what` is `sharpness`, `landscape` or `gap`.
 
     Raises:
-        InputError: the run kept no models, or trains none; there is no such measurement; or its data have changed.
-        RunError: the disk refuses.
+        InputError: the run kept no models, or trains none; `what` is no measurement; or the run's data have changed.
+        RunError: a file can't be written.
     """
     if what not in get_args(What):
         raise InputError(f"there is no measurement {what!r}; expected one of {', '.join(get_args(What))}")

@@ -1,6 +1,6 @@
 """Landscapes of the loss along random directions that are normalized by filter (Li et al., NeurIPS 2018).
 
-Networks can be rescaled without a change of what they compute, so that a direction of one length says little. Each
+Networks can be rescaled without changing their outputs, so the length of a direction alone has no meaning. Each
 filter of a direction gets the norm of the same filter of the model; biases and scales stay where they are.
 """
 

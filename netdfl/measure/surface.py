@@ -20,7 +20,7 @@ class LossSurface:
     """
 
     def __init__(self, module: nn.Module, problem: TrainingProblem, examples: Examples, batch: int = 1024) -> None:
-        """Take over `module`; `problem` has its loss. `batch` examples are computed at a time."""
+        """Use `module` itself, not a copy; `problem` has its loss. `batch` examples are computed at a time."""
         self.module = module.eval()
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.sizes = [p.numel() for p in self.parameters]
@@ -71,7 +71,7 @@ class LossSurface:
     def filters(self, at: Tensor) -> Iterator[Tensor]:
         """Yield views of `at`, one row per filter, shape (filters, weights); a bias is a single row.
 
-        A filter is what makes one output: a row of a linear layer, a kernel of a convolution.
+        A filter is the weights of one output: a row of a linear layer, a kernel of a convolution.
         """
         for piece, p in zip(at.split(self.sizes), self.parameters, strict=True):
             yield piece.view(len(p), -1) if p.ndim > 1 else piece.view(1, -1)
