@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Averaging:
     """FedAvg's plain averaging, at the server, of the models that the clients trained and sent.
 
-    With `by_samples`, each client's model is weighted by its number of training examples; else all count equally.
+    With `by_samples`, each client's model is weighted by its number of training examples; else all models have equal
+    weights.
     """
 
     changes: ClassVar[tuple[str, ...]] = ()

@@ -1,8 +1,8 @@
 """The contract of mixing: the messages of a node, and the update of its model from received ones. No I/O, no clock.
 
 A mixing is one function for sending and one for receiving, over an explicit state that can be saved. The loop that runs
-an algorithm's rounds calls them; nothing here awaits. So a mixing can be tested with a few vectors and without a
-network, and runs the same in a simulated and a real fleet.
+an algorithm's rounds calls these functions; nothing here awaits. So a mixing can be tested with a few vectors and
+without a network, and runs the same in a simulated and a real fleet.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Mixing(Protocol[S]):
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult[S]:
         """Combine the node's vector with those received in exchange `step`.
 
-        `inbox.missing` are senders without a message.
+        `inbox.missing` are the senders whose message did not arrive.
         """
 
 

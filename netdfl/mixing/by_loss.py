@@ -116,7 +116,7 @@ class ByLoss:
 
     @staticmethod
     def apart(own: Mapping[int, float], now: float, board: Mapping[NodeId, Posted]) -> dict[NodeId, float]:
-        """Return how far each node's known loss is from this node's loss in that round, or from its loss `now`."""
+        """Return the distance of each node's known loss from this node's loss in the same round, or else from `now`."""
         pairs = {node: (own.get(posted.round, now), posted.loss) for node, posted in board.items()}
         return {node: abs(mine - loss) for node, (mine, loss) in pairs.items() if math.isfinite(mine)}
 

@@ -70,7 +70,7 @@ class ConfirmingAggregation(AggregationWrapper):
         return ConfirmingState(inner, {**state.asked, **asked}, {**state.read, **read}), model
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the wrapped exchange's start and, if the broadcast names this client, its last used report's round.
+        """Return a client's start, and the round of its last used report if the broadcast says that one was lost.
 
         Raises MalformedMessage if the list of clients is invalid.
         """

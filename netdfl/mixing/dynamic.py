@@ -3,9 +3,9 @@
     h+ = h + (1/n) sum_i (y_i - w);   w+ = mean_i y_i + h+       over the received reports, n all clients
     FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|, mu_i or the part of it that the clients send
 
-mu_i is the dual variable of client i. As long as no report is lost, h is the mean of all h_i, which therefore need not
-be sent. The clients' sides are `netdfl.training.control` and `netdfl.training.perturbation`. Sources: Acar et al. 2021;
-Sun et al. 2023.
+mu_i is the dual variable of client i, and h_i its drift: the sum of the changes y_i - w by its rounds. As long as no
+report is lost, h is the mean of all h_i, which therefore need not be sent. The clients' sides are
+`netdfl.training.control` and `netdfl.training.perturbation`. Sources: Acar et al. 2021; Sun et al. 2023.
 """
 
 from __future__ import annotations

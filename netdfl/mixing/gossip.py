@@ -49,7 +49,7 @@ class Gossip(RowMixing):
 
     `on_missing` is the treatment of a neighbor whose vector did not arrive. With `self` its weight goes to the node
     itself (rows still sum to 1, but the mean is no longer preserved). With `last` its last vector stands in (its weight
-    goes to the node itself until there is one). The value named for scaling scales the other weights up, so that rows
+    goes to the node itself until there is one). The value for renormalization scales the other weights up, so that rows
     sum to 1.
 
     With `stale` s above 0 a neighbor is missing only if its newest known vector is more than s rounds older than this
@@ -124,7 +124,7 @@ class Gossip(RowMixing):
 
 
 def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> GossipState:
-    """Store each neighbor's newest received vector, of those in `came`, ignoring messages that a later one overtook."""
+    """Return the state with each neighbor's vector in `came`, unless a vector that was sent later arrived before."""
     newest = {message.src: (message.round, message.step) for message in inbox}
     newer = {j: slot for j, slot in newest.items() if j not in state.slots or slot > state.slots[j]}
     vectors = {j: came[j].clone() for j in newer}
@@ -180,7 +180,7 @@ def weighted_mean(view: View, inbox: Inbox, own: Tensor, extra: str = "") -> Ten
 def _by_shares(own: Tensor, kept: float, others: list[Tensor], weights: list[float], total: float) -> Tensor:
     """Return the mean of `own` (weight `kept`) and `others`, with weights over their sum `total`.
 
-    Return a copy of `own` if that is 0.
+    Return a copy of `own` if the sum is 0.
     """
     if not total:
         return own.clone()

@@ -45,7 +45,7 @@ MOST_PASSES = 4
 LONGEST: Mapping[str, float] = {"float64": sqrt(sys.float_info.max)}
 """The largest usable norm of a vector, by its number type: beyond it the square of the norm is infinite.
 
-Types narrower than float64 are computed with in float32.
+Vectors of narrower types than float64 are computed with in float32.
 """
 _LONGEST_OF_MOST = sqrt((2 - 2**-23) * 2.0**127)
 NOT_NUMBERS = "NaN or infinity"
@@ -61,20 +61,21 @@ _Table: TypeAlias = "dict[int, tuple[Any, ref[Payload] | None]]"
 
 @lru_cache(maxsize=1024)
 def _decoded(*what: object) -> _Table:
-    """Return what receivers in this process decoded, such as vectors of one name and type, by the `id` of its payload.
+    """Return the table of decoded contents of payloads, by the payload's `id`; `what` names the kind of contents.
 
-    An entry also has a reference that removes the entry once the payload is freed.
+    Receivers in this process share the table. An entry also has a weak reference to its payload, whose callback removes
+    the entry once the payload is freed.
     """
     return {}
 
 
 def _found(decoded: _Table, payload: Payload) -> Any:
-    """Return what was decoded of a payload before; None if it was not."""
+    """Return what was decoded from a payload before; None if nothing was."""
     return decoded.get(id(payload), _NOTHING)[0]
 
 
 def _keep(decoded: _Table, payload: Payload, found: T) -> T:
-    """Keep `found`, what was decoded of a payload, until this is freed; return it."""
+    """Keep `found`, which was decoded from a payload, until the payload is freed; return `found`."""
     decoded[id(payload)] = found, ref(payload, partial(decoded.pop, id(payload)))
     return found
 
@@ -243,7 +244,7 @@ def natural(message: Message, name: str) -> int:
 
 
 def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
-    """Return the node ids in the message's metadata; none if the entry is absent. Raises MalformedMessage."""
+    """Return the node ids under `name` in the message's metadata; none if it is absent. Raises MalformedMessage."""
     value = message.payload.meta.get(name, ())
     if not isinstance(value, list | tuple) or not all(type(node) is int for node in value):
         raise absurd(message, f"nodes under {name!r}", value)
@@ -268,7 +269,7 @@ def join_passes(first: Payload, last: Payload, passes: int) -> Payload:
 def unpack_encoded(
     payload: Payload, compressor: Compressor, like: Tensor, number: int | None = None, of: str = CODE
 ) -> Tensor:
-    """Decode the sum of all codes in a payload, or the code `number` alone, to a new vector like `like`.
+    """Decode the sum of all codes in a payload, or only the code `number`, to a new vector like `like`.
 
     Raises MalformedMessage.
     """

@@ -8,7 +8,7 @@ column of P, and adds up the shares that arrive:
 The sums of x and of w over the nodes and the shares in flight never change (Kempe, Dobra, Gehrke; SGP: Assran et al.).
 So a late share still belongs to these sums, and is added whenever it arrives.
 
-Where nodes go on while shares travel, a round has two halves, and shares that have not arrived yet are mass in flight:
+Where nodes compute while shares travel, a round has two halves, and shares that have not arrived are mass in flight:
 
     give   x_i, w_i <- P_ii x_i, P_ii w_i;  P_ji x_i, P_ji w_i leave for each out-neighbor j
     take   x_i, w_i <- x_i, w_i + every share that arrived

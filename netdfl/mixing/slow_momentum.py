@@ -39,7 +39,7 @@ class SlowState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class SlowMomentum:
-    """A wrapper of a mixing that adds slow momentum. In the average's rounds `inner` must average exactly.
+    """A wrapper of a mixing that adds slow momentum. In every `every`-th round `inner` must average exactly.
 
     With `base_mixes`, the rounds between two averages mix as well; otherwise nodes only train in them. `rate` returns
     the learning rate of a round.

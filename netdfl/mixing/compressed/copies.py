@@ -1,16 +1,17 @@
 """The copies of senders' references (vectors known at both ends) at receivers, and differences that wait for others.
 
-A difference that follows the copy's version is added at once. Any other difference waits: for the message before it, or
-for a later one that brings the reference in full. From a full reference the copy walks back through the waiting
-differences, and so their push-sum shares can be added. Where another message is missing, the walk stops and leaves a
-hole (`Hole`), which that message or a later full reference may close.
+Each difference turns version v of a reference into version v + 1. A difference that follows the copy's version is added
+at once. Any other difference waits: for the message before it, or for a later message that brings the reference in
+full. From a full reference the receiver walks back through the waiting differences, version by version, and so their
+push-sum shares can be added. Where another message is missing, the walk stops and leaves a hole (`Hole`), which that
+message or a later full reference may close.
 
     versions   1   2   3   [4 lost]   5   6   7 in full
     copy       followed 1..3          5 and 6 wait
     at 7                              <- 6 <- 5 settled; a hole remains at 4 until it arrives
 
-Relies on: marks (`references.py`): a waiting difference belongs to the walk only if its mark is the mark of the
-reference to which the walk has come.
+Relies on: marks (`references.py`), which are hashes of all differences in a version: a waiting difference belongs to
+the walk only if its mark is the mark of the reference that the walk has reached.
 
 Why: Push-sum shares are mass, so a difference that can't be added yet may not be thrown away, and a jump over a gap
 must keep the reference on both sides of it. Waiting differences are bounded in number and in age, because a sender that
@@ -116,7 +117,7 @@ class Tally(NamedTuple):
 
     Attributes:
         gaps: the differences that could not be decoded on arrival, as earlier ones were lost or late.
-        lost_w: the push-sum weight in those of them that are lost for good.
+        lost_w: the push-sum weight in differences that are lost for good.
         resyncs: the references sent in full to repair a copy.
         resync_bytes: the bytes of these references.
     """
@@ -132,7 +133,7 @@ class Tally(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A node's copies of other nodes' reference vectors (x-hat of CHOCO-SGD), and the open requests for full ones.
+    """A node's copies of other nodes' reference vectors (x-hat of CHOCO-SGD), and open requests for full references.
 
     Attributes:
         start: the reference vector from which all nodes begin.
@@ -154,7 +155,7 @@ class CopyStep(NamedTuple):
 
     Attributes:
         copy: the new copy.
-        came: the references that are now known, with the shares of their messages.
+        came: the references that became known by this message, with their push-sum shares.
         lost_w: the push-sum weight that was lost for good.
         ask: whether the full reference must be requested.
     """
@@ -194,9 +195,9 @@ def catch_up(copy: Copy, kept: int) -> CopyStep:
 
 
 def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
-    """Return the gaps of versions.
+    """Return the gaps of versions `holes`, of which the gap around the version of `below` is split in two.
 
-    The gap around the version of `below`, a reference now known, is split in two there.
+    `below` is a reference within this gap that has become known.
     """
     found: list[Hole] = []
     for hole in holes:
@@ -208,7 +209,7 @@ def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
 def settle(copy: Copy) -> CopyStep:
     """Decode waiting differences backward from each gap's upper end, h_(v-1) = h_v - C_v, until one is missing.
 
-    With the reference at its version, the push-sum share of each difference becomes usable.
+    Each reference that is found in this way makes the push-sum share of its difference usable.
     """
     came: list[DecodedReference] = []
     waiting, holes = [*copy.pending], list[Hole]()

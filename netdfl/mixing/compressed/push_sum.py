@@ -9,17 +9,17 @@ loses exactly as much as the receiver gains, so the sums of x and of w never cha
         x_i+ = x_i + sum_j P'_ij w_j h_ij - sum_k P'_ki w_i h_ki,    w_i+ = sum_j P'_ij w_j
 
 P' = I + gamma (P - I) is a lazier P, which damps x and w alike. Sparse compressors need that; `auto` takes gamma from
-the compressor alone, as CHOCO does, and halves it where z runs away from the start of references. (Not from the
-neighbors' references: neighbors differ from one measurement to the next, and their references may be fresh.) The first
-method needs static copies. The second serves graphs that change every round, and costs a vector for every used edge at
-both of its ends.
+the compressor alone, as CHOCO does, and halves it where z moves away from the initial reference faster and faster. (Not
+from the neighbors' references: neighbors differ from one measurement to the next, and their references may be fresh.)
+The first method needs static copies. The second serves graphs that change every round, and costs a vector for every
+used edge at both of its ends.
 
-Loss has the same effect as in plain push-sum: a lost message is lost mass, of x and of w. With acknowledged delivery it
-is sent again, and refused mass belongs to the sender again. A message that arrives but can't be decoded, because an
-earlier one was lost or is late, waits with its mass for the earlier one, or for the full reference that the receiver
-requests; until then its mass belongs to neither node. Late shares make x and w jump together. This does not disturb the
-edges' references of z, but the quantized method's references of x have to catch up every time, so under loss with
-deadlines its nodes agree only roughly.
+Loss has the same effect as in plain push-sum: a lost message is lost mass, of x and of w. With acknowledged delivery
+the message is sent again, and mass that the receiver refused belongs to the sender again. A message that arrives but
+can't be decoded, because an earlier one was lost or is late, waits with its mass for the earlier one, or for the full
+reference that the receiver requests; until then its mass belongs to neither node. Late shares make x and w jump
+together. This does not disturb the edges' references of z, but the quantized method's references of x have to catch up
+every time, so under loss with deadlines its nodes agree only roughly.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ restarted, from the beginning or from an older state. A difference carries the m
 lost difference is detected, by a gap in the versions or by another mark. The receiver then asks in its next message,
 and the sender's next message carries h_(v-1) in full beside the difference. Until then, differences that can't be
 decoded are kept if they are mass (push-sum), and settled backwards from the full reference, h_(v-2) = h_(v-1) -
-C_(v-1), until another message is missing. If that message still arrives, late, the settling goes on.
+C_(v-1), until another message is missing. If that message still arrives, late, the settling continues.
 
     in step ──a difference is lost──▶ apart ──asked for in the next message──▶ sent in full ──▶ in step
 
@@ -85,8 +85,8 @@ class Differences:
 
     With `common_start` all nodes start from the same vector, and references start there, too; otherwise they start from
     0. With `mass` a difference carries push-sum mass, so it is kept while it can't be decoded: at most `kept`
-    differences of a sender, each until `kept` later ones came. `KEPT_SURE` suits delivery in which every message
-    arrives in the end, so that a late difference is never given up.
+    differences of a sender, each until `kept` later differences have arrived. `KEPT_SURE` suits delivery in which every
+    message arrives in the end, so that a late difference is never given up.
     """
 
     compressor: Compressor

@@ -95,8 +95,8 @@ class CompressedReports(AggregationWrapper):
     ) -> tuple[ClientState, Outbox, Tensor, Extras]:
         """Return a client's message to the server, with a compressed difference in place of its model.
 
-        It returns the new state, the messages, the decoded vector y^, and the compression error of each other vector
-        that was sent.
+        The four results are the new state, the messages, the model y^ as the server decodes it, and the compression
+        error of each extra vector that is compressed.
         """
         changes, unsaid = self._encode_changes(update.extras, view)
         state, code, said = self._encode(state, update.x - update.before, view)
@@ -157,7 +157,7 @@ class CompressedReports(AggregationWrapper):
 
 @dataclass(frozen=True)
 class InnerRefinement:
-    """A wrapper by which a server's own training after aggregation gets the state of the wrapped exchange alone."""
+    """A wrapper of a server's own training after aggregation, which passes it only the wrapped exchange's state."""
 
     refinement: Refinement
 

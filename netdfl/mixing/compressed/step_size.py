@@ -1,7 +1,7 @@
 """gamma, the step size of compressed gossip: chosen from the compressor's error, halved when models diverge.
 
-A pair of neighbors mixes by the smaller of their two gammas, which each sends along, so the mean is preserved although
-each node chooses by itself.
+Each node chooses its own gamma and sends it in its messages. A pair of neighbors mixes by the smaller of their two
+gammas, so the mean is preserved.
 
 The first gamma comes from a trial: omega = 1 - |x - C(x)|^2 / |x|^2 for x drawn from N(0, 1), of the model's size if
 the compressor's bound depends on the size (a count of numbers, a norm of the whole vector). Nodes that start from
