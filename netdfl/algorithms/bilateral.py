@@ -34,7 +34,7 @@ class Desk:
         self._answered: dict[NodeId, tuple[int, int, Payload]] = {}
 
     def answer(self, request: Message) -> None:
-        """Answer a peer's request and change the vector; repeat the same answer to a repeated request."""
+        """Answer a peer's request and change this node's vector; repeat the same answer to a repeated request."""
         epoch, round, reply = self._answered.get(request.src, (0, 0, None))
         if request.epoch < epoch or (request.epoch == epoch and request.round < round):
             return
@@ -99,7 +99,7 @@ def ad_psgd(
     `bipartite` lets the nodes of one half ask and the nodes of the other half answer; where the graph has links inside
     a half, they must be left out (`leave_out`). Without it waits can close a cycle: with `order: successor` they do. An
     asking node announces the end of its round to its peers of the other half (a message of no numbers); a peer ends its
-    round after all these announcements, and goes on answering. With `delivery: acknowledged` a request is sent again
+    round after all these announcements, and continues to answer. With `delivery: acknowledged` a request is sent again
     until its reply is here, and is answered once: a loss moves both partners or none. Source: Lian et al. 2018.
     """
     if exchange.compressor is not None:

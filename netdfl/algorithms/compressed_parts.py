@@ -59,7 +59,7 @@ def literal(exchange: Exchange) -> LiteralQuantized:
 def undirected(exchange: Exchange, steps: int) -> Mixing:
     """Return gossip compressed by the scenario's compression scheme, with `steps` exchanges a round.
 
-    Raises ValueError for a scheme of another family.
+    Raises ValueError for a scheme that is not for gossip.
     """
     if exchange.scheme in ("auto", "choco"):
         return choco(exchange, steps=steps)
@@ -72,7 +72,7 @@ def undirected(exchange: Exchange, steps: int) -> Mixing:
 
 
 def directed(exchange: Exchange) -> Mixing:
-    """Return push-sum compressed by the scenario's compression scheme. Raises ValueError for other schemes."""
+    """Return push-sum compressed by the scenario's scheme. Raises ValueError for a scheme that is not for push-sum."""
     if exchange.delivery == "running_sums":
         raise ValueError("running sums grow without end, so they can't be compressed; remove compression")
     if exchange.scheme in ("auto", "edge"):
@@ -88,7 +88,7 @@ _FEEDBACK: dict[str, Feedback] = {"auto": "plain", "plain": "plain", "ef14": "ef
 def reports(exchange: Exchange, inner: Aggregation) -> Aggregation:
     """Return the server's aggregation `inner` with compressed reports of clients.
 
-    Raises ValueError for a compression scheme of another family.
+    Raises ValueError for a compression scheme that is not for a server.
     """
     if exchange.compressor is None:
         return inner

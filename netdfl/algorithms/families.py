@@ -109,7 +109,7 @@ def first_state(x: Tensor, alg: Algorithm, view: View) -> NodeState:
 
 
 def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm, view: View) -> NodeState:
-    """Return the state of a node that lost its own and starts from a neighbor's model `z`, shape (d,).
+    """Return the new state of a node that lost its state and starts from a neighbor's model `z`, shape (d,).
 
     Its push-sum weight is `weight`: 0, or 1, which adds to the fleet's sum; None where there are no weights. The copies
     that compressed differences refer to begin at `initial`, where every node began, because receivers know that vector.

@@ -76,14 +76,14 @@ def push_sum(exchange: Exchange, local: LocalSolver) -> Algorithm:
 
 
 def undirected(exchange: Exchange, steps: int = 1) -> Mixing:
-    """Return gossip, compressed by the exchange's scheme. Raises ValueError for another family's scheme."""
+    """Return gossip, compressed by the exchange's scheme. Raises ValueError for a scheme that is not for gossip."""
     if exchange.compressor is not None:
         return compressed_parts.undirected(exchange, steps)
     return Gossip(on_missing=exchange.on_missing, stale=exchange.wait.stale, steps=steps)
 
 
 def directed(exchange: Exchange) -> Mixing:
-    """Return push-sum, compressed by the exchange's scheme. Raises ValueError for another family's scheme."""
+    """Return push-sum, compressed by the exchange's scheme. Raises ValueError for a scheme that is not for push-sum."""
     if exchange.compressor is not None:
         return compressed_parts.directed(exchange)
     return RunningSums() if exchange.delivery == "running_sums" else PushSum()

@@ -1,4 +1,4 @@
-"""Stochastic quantization: every number becomes one of 2 s + 1 levels of its bucket's norm."""
+"""Stochastic quantization: a number becomes one of 2 s + 1 levels from minus to plus the norm of its bucket."""
 
 from __future__ import annotations
 

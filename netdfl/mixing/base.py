@@ -63,7 +63,7 @@ class Mixing(Protocol[S]):
         """Return the messages of exchange `step`. Payloads are copies: later writes to `update` don't reach them."""
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult[S]:
-        """Combine the node's vector with those received in exchange `step`.
+        """Combine the node's vector with the vectors received in exchange `step`.
 
         `inbox.missing` are the senders whose message did not arrive.
         """

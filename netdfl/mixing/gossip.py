@@ -165,9 +165,9 @@ def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
 
 
 def weighted_mean(view: View, inbox: Inbox, own: Tensor, extra: str = "") -> Tensor:
-    """Return W_ii `own` + sum_j W_ij v_j over the received vectors; the weight of missing ones goes to `own`.
+    """Return W_ii `own` + sum_j W_ij v_j over the messages; the weight of a node without a message goes to `own`.
 
-    v_j is the model in the message of j, or its extra of that name. Raises MalformedMessage where one is missing.
+    v_j is the model in the message of j, or its additional vector `extra`. Raises MalformedMessage if it is missing.
     """
     name = EXTRA + extra if extra else MODEL
     came = {message.src: vector(message, own, name) for message in inbox}

@@ -26,7 +26,7 @@ from netdfl.training.sgd import NoState, Stateless
 
 @dataclass(frozen=True)
 class MaskedAverage(Stateless, RowMixing):
-    """Averaging of sparse vectors under masks, which the local solver gives in `Update.extras` as bool vectors.
+    """Averaging of sparse vectors under masks, which the local solver passes in `Update.extras` as bool vectors.
 
     Without a mask all coordinates are active; without a next mask the mean keeps the mask of training. A missing
     neighbor does not count. With `for_next`, the mean does not replace this round's vector; the solver gets it as

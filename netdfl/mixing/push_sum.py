@@ -56,7 +56,7 @@ class PushSum(ShareMixing):
         return state, _shares(state, update.x, view)
 
     def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Add to the node's own share of x and w the shares received, early or late, and own ones that were refused."""
+        """Add to the node's own share of x and w the received shares, early or late, and its refused shares."""
         came = (*inbox, *inbox.returned)
         shares = [vector(message, update.x) for message in came]
         x = weighted_sum(update.x, view.self_weight, shares, [1.0] * len(shares))

@@ -8,7 +8,7 @@ u is kept and not sent. With alpha = 1 and beta = 0 this is the base with exact 
 schedule or by underflow, u <- beta u, and x_0 moves as in the limit of gamma to 0:
 x_0 <- x_0 - alpha (x_0 - x_tau) - alpha gamma u. Source: SlowMo, Wang et al. 2020.
 
-Two of its options are left out. First, a push-sum base, whose numerators would be averaged and whose weights set back
+Two of SlowMo's options are left out. First, a push-sum base, whose numerators would be averaged and whose weights reset
 to 1: that makes and destroys mass, and the methods that survive loss count mass, so they would take this for lost mass.
 Second, keeping the base's buffers over the average, or averaging them: here they begin at 0 with every x_0
 (`netdfl.training.momentum`).

@@ -230,7 +230,7 @@ class StepSolver:
     def train(
         self: RequestsSteps[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
-        """Run the local round of `solve`, computing the steps that it yields here and now."""
+        """Run `solve` and compute the steps that it yields, one at a time; return its result."""
         return alone(self.solve(state, y, received, weight, data, view))
 
 

@@ -107,9 +107,9 @@ class Classification:
         return self._start
 
     def whole(self, x: Tensor, kept: Kept | None, weight: float) -> tuple[Tensor, Kept]:
-        """Return the vector with which the model at `x` is evaluated, and the rest of the node's module state `kept`.
+        """Return the vector at which the model `x` is evaluated, and the module state in `kept` that the vector lacks.
 
-        Where running statistics stay local, they are appended to the vector, multiplied by the push-sum `weight`.
+        Where running statistics stay local, they are appended to `x`, multiplied by the push-sum `weight`.
         """
         kept, buffers = kept or NOTHING, self.model.buffers
         others = {name: value for name, value in kept.items() if name not in buffers.names}

@@ -87,7 +87,7 @@ class MaskedSgd(StepSolver, MixingIndependent):
         return MaskState(following), Update(y, x, {MASK: mask, NEXT_MASK: following})
 
     def first_mask(self, shapes: Shapes, view: View) -> Tensor:
-        """Return a mask of random coordinates in each layer, as many as the layer's density says."""
+        """Return a mask of random coordinates in each layer, with the layer's density."""
         mask = torch.ones(sum(math.prod(shape) for shape in shapes), dtype=torch.bool)
         for (start, size), density in zip(layers(shapes), self.densities(shapes), strict=True):
             rng = self.streams.rng("mask", view.node, start)

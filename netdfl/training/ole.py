@@ -27,7 +27,7 @@ class OleState(NamedTuple):
 
 @dataclass(frozen=True)
 class Ole:
-    """The rule by which OledFL starts local rounds: beyond the mixed vector, by its look-ahead factor beta."""
+    """The rule by which OledFL starts local rounds: at the mixed vector plus `beta` times the change by mixing."""
 
     beta: float
 

@@ -1,10 +1,10 @@
 """Local steps by an optimizer of `torch.optim`, on the flat vector.
 
-With g~ the gradient of `netdfl.training.sgd` (SAM's, clipped), z = y / w and w = 1 but for push-sum:
+With g~ the gradient of `netdfl.training.sgd` (SAM's, clipped), z = y / w, w the push-sum weight (1 without push-sum):
 
     z' = optimizer(z, g~);   y <- y + z' - z
 
-The optimizer's state (Adam's means) begins anew every round, or is kept by the node, unmixed.
+The optimizer's state (Adam's means) begins anew every round, or each node keeps its own, which is not mixed.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class SmooState(NamedTuple, Generic[S]):
 
     @property
     def spoken(self) -> Tensor:
-        """The vector that the client sends for its dual variable mu_i: mu_i itself, or mu_i - s_K."""
+        """The vector that the client sends for its dual variable mu_i: mu_i itself, or mu_i - s_K with s_K = `last`."""
         return self.dual if self.last is None else self.dual - self.last
 
 

@@ -79,8 +79,8 @@ def _forget_old(place: Path) -> None:
 def must_be_apart() -> bool:
     """Return whether a model trial must run in a separate process, so that this one can still fork nodes.
 
-    With a torch for GPUs, a process must not fork after a trial. Asking torch whether there is a GPU would forbid
-    forking, too. A process with gRPC never forks, so there the answer is no.
+    With a torch that is built for GPUs, a process must not fork after a trial. Asking torch whether there is a GPU
+    would forbid forking, too. A process with gRPC never forks, so there the answer is no.
     """
     return (torch.version.cuda or torch.version.hip) is not None and "grpc" not in sys.modules
 

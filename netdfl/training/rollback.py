@@ -1,9 +1,9 @@
-"""The weight of a client's report (its sent model): its number of examples, FedAvg's n_k, and zero if it is lost.
+"""Wrappers for a client's report (its sent model): one adds the number of examples n_k, one undoes lost reports.
 
-A lost report is undone at its client, which then counts as inactive in that round. A client's h_i or c_i and the
-server's h or c are two halves of one sum. A client moves its half when it has trained, the server when it uses the
-report; after a loss, the halves would differ for good, and with them the fleet's optimum. The server names the clients
-whose report it did not use (`netdfl.mixing.confirming`).
+A client whose report was lost takes back the change of its state in that round, as if it had been inactive. A client's
+h_i (FedDyn) or c_i (SCAFFOLD) and the server's h or c are two halves of one sum. A client moves its half when it has
+trained, the server when it uses the report; after a loss, the halves would differ for good, and with them the fleet's
+optimum. The server names the clients whose report it did not use (`netdfl.mixing.confirming`).
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class PendingRound(NamedTuple):
 
 
 class Service:
-    """A training service that computes several nodes' local rounds (calls) together, and never waits for more."""
+    """A training service that computes several nodes' local rounds (calls) together, and never waits for more calls."""
 
     def __init__(self, batching: Batching = "exact", threads: int | None = None) -> None:
         """Use up to `threads` threads, by default as many as there are cores."""

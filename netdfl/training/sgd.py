@@ -17,7 +17,7 @@ decay or the correction. A correction is clipped together with the gradient, bec
 FedDyn and their kin has it in the loss.
 
 Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1; FL-Simulator for the correction; AsyNG, as
-DFedSGPSM describes it, for the one point.
+DFedSGPSM describes it, for gradients at one point.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def rotated(x: Tensor, degrees: float) -> Tensor:
 
 
 def _seen_through(x: Tensor, matrix: tuple[tuple[float, float], tuple[float, float]]) -> Tensor:
-    """Return pictures turned or stretched around the middle: the pixel at p comes from the place `matrix` p.
+    """Return pictures turned or stretched around the middle: the pixel at p comes from the place `matrix` times p.
 
     p is (right, down) from the center. Values between pixels are interpolated bilinearly.
     """

@@ -214,9 +214,9 @@ def _refused(
 def _gain(
     x: Tensor, weight: float, came: Mapping[NodeId, Iterable[DecodedReference]], back: Iterable[DecodedReference]
 ) -> tuple[Tensor, float]:
-    """Add to x and the weight the received push-sum shares `came`, by sender, and then own refused ones (`back`).
+    """Add to x and the weight the received push-sum shares `came`, by sender, and then own shares that were refused.
 
-    Each product is rounded as its sender rounded it.
+    `back` are the refused ones. Each product is rounded as its sender rounded it.
     """
     for h, share in (*(each for j in sorted(came) for each in came[j]), *back):
         x.add_(h * share.x)

@@ -221,7 +221,7 @@ class Differences:
 
 
 def _mark(after: int, said: Payload) -> int:
-    """Return the mark of the next version: a hash of the mark `after` before it and its code `said`, from 1 to 2^63."""
+    """Return the mark of the next version: a hash of the mark before it, `after`, and of its difference, `said`."""
     digest = xxh3_64(seed=after)
     for name, array in sorted(said.arrays.items()):
         digest.update(name.encode())
@@ -260,7 +260,7 @@ def length(x: Tensor) -> float:
 def address(
     heard: Heard, before: Reference, code: Payload, meta: Mapping[str, Scalar], to: Iterable[NodeId]
 ) -> tuple[Heard, Outbox]:
-    """Send the compressed difference `code` with `meta` to each node in `to`, and `before` in full to those that asked.
+    """Send the compressed difference `code` with `meta` to each node in `to`, with `before` in full if it asked.
 
     `before` is the reference vector before the difference. Equal messages are one payload. All list the nodes that this
     node asks for a full reference; `ask_others` sends to asked nodes that are not in `to`.

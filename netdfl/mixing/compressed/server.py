@@ -77,7 +77,7 @@ class CompressedReports(AggregationWrapper):
         return ClientState(heard.start, heard)
 
     def broadcast(self, state: HubState, x: Tensor, view: View) -> Outbox:
-        """Return the wrapped exchange's messages to clients, with a request to each whose vector g the server needs."""
+        """Return the wrapped exchange's messages to clients, and requests to clients whose full g (EF21) it needs."""
         outbox = self.inner.broadcast(state.inner, x, view)
         asked = [j for j in state.heard.asks if j in outbox]
         return {
@@ -129,7 +129,7 @@ class CompressedReports(AggregationWrapper):
         return state, to_all(view, code), said
 
     def aggregate(self, state: HubState, x: Tensor, inbox: Inbox, view: View) -> tuple[HubState, Tensor]:
-        """Decode each report's model y^ in place of y, where possible, and aggregate these reports."""
+        """Aggregate the reports, each with its decoded model y^; leave out reports that can't be decoded yet."""
         differences, heard = self._decode(state.heard, inbox, view, x)
         if self.feedback == "ef21" and 0 < len(differences) < view.num_nodes and not self.inner.moves_vanish:
             differences = dict.fromkeys(differences, _mean_of_all(heard, view))

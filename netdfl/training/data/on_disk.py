@@ -43,7 +43,7 @@ def image_folder(root: Path, /, *, folder: str, size: PositiveInt | None = None)
 
 @dataclass(frozen=True)
 class _Pictures:
-    """Pictures with their classes, as arrays (channels, height, width) with values from 0 to 1."""
+    """Pictures with their classes, read from files on demand as PIL images of one size and mode."""
 
     files: Sequence[tuple[Path, int]]
     size: int | None

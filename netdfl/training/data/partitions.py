@@ -194,8 +194,8 @@ def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
 def _draw_classes(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices, counts: Indices) -> Indices:
     """Draw a class for each pick of a client in turn, by the client's mix over classes that have samples left.
 
-    The set of classes in stock only changes when a class runs out, so the picks up to that point are drawn at once;
-    there are as many rounds as classes.
+    The set of classes in stock only changes when a class runs out, so the picks up to that point are drawn at once,
+    in at most as many draws as classes.
     """
     drawn = np.empty(len(clients), dtype=np.int64)
     left, start = counts.copy(), 0

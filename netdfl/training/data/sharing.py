@@ -33,7 +33,7 @@ def share_out(data: SharedData, partition: Any, num: int, streams: Streams) -> t
 
 
 def _unevenly_used(parts: Partition, num: int, kind: str) -> list[str]:
-    """Return a sentence if a user's partition gives some of `num` examples to several clients, or to nobody."""
+    """Return a note if a user's partition gives some of `num` examples more than once, or to nobody; else nothing."""
     times = np.bincount(np.concatenate([np.asarray(part, np.int64) for part in parts]), minlength=num)
     often, unused = int((times > 1).sum()), int((times == 0).sum())
     found = [f"{often} more than once"] * (often > 0) + [f"{unused} to nobody"] * (unused > 0)

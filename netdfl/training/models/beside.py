@@ -1,7 +1,7 @@
 """Checks of a loss: whether it uses trained tensors, or state of its own, beside the model's outputs and the targets.
 
 netdfl runs copies of a module, and points their parameters at the vector of the node that trains. A loss that reaches
-parameters by another way, as by `self.net` of a task, reaches those of a module that nobody trains.
+parameters by another way, as by `self.net` of a task, reaches the parameters of a module that nobody trains.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """State that all modules of a user's class share: attributes of classes, and globals; and the state of a loss.
 
 Copies of a module do not have this state of their own, so nodes of one process would train each other: changes to it
-are refused. Of a loss there is one for all nodes of a process, so its own attributes are such state, too.
+are refused. All nodes of a process share one loss, so its own attributes are such state, too.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Metrics: TypeAlias = Callable[[Any, Any], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class NamedMetrics:
-    """The metrics of a scenario by name; a user's `own` may change what they are given without affecting others."""
+    """The metrics of a scenario by name; a user's (`own`) get copies of their arguments, as they may write to them."""
 
     judges: Mapping[str, Callable[[Any, Any], float]]
     own: frozenset[str] = frozenset()

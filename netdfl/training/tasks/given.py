@@ -3,8 +3,8 @@
     given = handed_in(model=net, data=(train, test))
     netdfl.load({..., "task": {"model": {"name": given.model}, "dataset": {"name": given.dataset}}})
 
-is the effect of `netdfl.run(..., model=net, data=(train, test))`. An object lives in its process, as fleets of the
-simulated world do. Fleets of other worlds live in processes that only have files, and report the missing object.
+has the same effect as `netdfl.run(..., model=net, data=(train, test))`. An object lives in its process, as fleets of
+the simulated world do. Fleets of other worlds live in processes that only have files, and report the missing object.
 """
 
 from __future__ import annotations

@@ -141,9 +141,9 @@ def _check_tests_have_classes(data: SharedData) -> None:
 
 
 def _targets(train: Examples, y: Tree) -> Tree:
-    """Return the targets from which a loss is chosen: all in memory, or the first of those that are read on demand.
+    """Return the targets from which a loss is chosen: all in memory, or the first ones of a set that is read on demand.
 
-    Where their type alone decides, `y`, those of the first examples, are enough.
+    Where only their type matters, return `y`, the targets of the first examples.
     """
     if not isinstance(y, Tensor) or not y.is_floating_point() or y.dim() == 1:
         return y
@@ -172,7 +172,8 @@ def _named(metrics: Metrics) -> Metrics:
 def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[FlatModel, Metrics | None]:
     """Return the model, initialized by `seed`, and its metrics; `settings` has the scenario's `buffers` and `initial`.
 
-    Raises ValueError where model, data and loss do not fit, DatasetError where the targets are wrong.
+    `buffers` is the policy for running statistics, `initial` a file of weights or None. Raises ValueError where model,
+    data and loss do not fit, DatasetError where the targets are wrong.
     """
     x, y = data.first()
     as_numbers = recipe.numbers or not data.num_classes
