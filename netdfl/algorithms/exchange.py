@@ -6,9 +6,9 @@ whose fields a scenario writes beside the method's own.
 
 Relies on: nothing but types: a policy is data. `node/waits.py` carries it out, and a diagnosis reads it.
 
-Why: The loop of an algorithm says that it waits, and its policy says for whom. So one loop is synchronous, a quorum's
-or asynchronous by the scenario alone, and each wait is an edge of the wait-for graph of a known type (all, any, k of
-n).
+Why: The loop of an algorithm says that it waits, and its policy says for whom. So the scenario decides whether a loop
+is synchronous, waits for a quorum or is asynchronous, and each wait is an edge of the wait-for graph of a known type
+(all, any, k of n).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of a user's own algorithm: of its parts, of what they return, and of what they write to while a run goes on.
+"""Checks of a user's own algorithm: of its parts, of what they return, and of what they write to during a run.
 
 netdfl's own parts are not checked. A user's mixing is checked only in the first rounds, as it does the same in each.
 """

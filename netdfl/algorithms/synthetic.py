@@ -110,7 +110,7 @@ def dynafed(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sg
 
 
 def dynafed_synonly(exchange: Exchange, /, *, method: DynaFed = DynaFed(augment=()), sgd: Sgd = Sgd()) -> Algorithm:
-    """DynaFed on its synthetic examples alone, as FedSynSAM's tables must have run it.
+    """DynaFed trained only on its synthetic examples, as FedSynSAM's tables must have run it.
 
     As `dynafed` until D_syn is there; from then on there is no average, w <- w - tuning_lr Adam(grad F(w; D_syn))
     `tuning_steps` times a round, and no client takes part. Sends d numbers down and d up during the warm-up, then

@@ -77,10 +77,10 @@ def lanczos(product: Product, dim: int, *, count: int, steps: int, generator: to
 
 
 def hutchinson(product: Product, known: Spectrum, *, probes: int, generator: torch.Generator) -> HessianTrace:
-    """Return the matrix's trace: exact on the span of the Lanczos vectors, estimated by random signs elsewhere.
+    """Return the matrix's trace: exact on the span of the Lanczos vectors, estimated by random signs on its complement.
 
-    `known` has these vectors, `product` multiplies by the matrix. The part elsewhere lacks the largest eigenvalues, so
-    a few random vectors estimate it well (Hutch++).
+    `known` has these vectors, `product` multiplies by the matrix. The trace over the orthogonal complement lacks the
+    largest eigenvalues, so a few random vectors estimate it well (Hutch++).
     """
     basis, dim = known.basis, len(known.basis)
     if known.steps >= dim:

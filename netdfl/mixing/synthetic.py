@@ -5,8 +5,8 @@
     from round R on     FedSynSAM: D_syn goes along with the model to every client, until the client's
                         report confirms it; DynaFed: the server trains its model on D_syn each round
 
-So D_syn crosses each link once, but for lost messages and restarted clients. FedSynSAM's text keeps w^0 .. w^R, as this
-code does; its listing goes one round further. Sources: FedSynSAM Alg. 1; DynaFed.
+So D_syn crosses each link once, except after lost messages or restarts of clients. FedSynSAM's text keeps w^0 .. w^R,
+as this code does; its listing goes one round further. Sources: FedSynSAM Alg. 1; DynaFed.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ With g the minibatch gradient and z = y / w (w is the push-sum weight, 1 without
     step        y <- y - lr lr_decay^t s_t v         (Nesterov: g~ + momentum v in place of v)
 
 s_t is the schedule's factor in round t, by default 1. Where all of a round's gradients are taken at one point, the
-steps do not move meanwhile: x <- y - lr sum_k g~(z; xi_k).
+steps do not move that point: x <- y - lr sum_k g~(z; xi_k).
 
 Both gradients of SAM use the same minibatch, norms are over all parameters, and the ascent never includes weight
 decay or the correction. A correction is clipped together with the gradient, because the published code of SCAFFOLD,
-FedDyn and their kin has it in the loss.
+FedDyn and similar methods has it in the loss.
 
 Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1; FL-Simulator for the correction; AsyNG, as
 DFedSGPSM describes it, for gradients at one point.

@@ -2,8 +2,8 @@
 
 Each call of `dsa` draws one of these, all as likely, and its strength once for the whole batch of (H, W) pictures:
 
-    color     x + b, b in [-1/2, 1/2]; then s in [0, 2] times what the channels differ by from their mean;
-              then c in [1/2, 3/2] times what the pixels differ by from the picture's mean
+    color     x + b, b in [-1/2, 1/2]; then each channel's difference from the mean of the channels times s in [0, 2];
+              then each value's difference from the mean of the picture times c in [1/2, 3/2]
     crop      shifted by up to an eighth of H and of W
     cutout    a rectangle of H/2 by W/2 set to 0, its middle anywhere, so it may extend over the edge
     flip      mirrored, with probability 1/2

@@ -174,7 +174,7 @@ def holding(copy: Copy, waiting: Pending) -> Copy:
 def catch_up(copy: Copy, kept: int) -> CopyStep:
     """Add to the copy the differences that waited, up to the next missing one; drop gaps more than `kept` versions old.
 
-    A waiting difference of the next version is lost if its mark does not fit, because the sender has begun anew.
+    A waiting difference of the next version is lost if its mark does not fit, because the sender has restarted.
     """
     came: list[DecodedReference] = []
     lost = 0.0

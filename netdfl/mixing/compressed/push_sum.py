@@ -9,7 +9,7 @@ loses exactly as much as the receiver gains, so the sums of x and of w never cha
         x_i+ = x_i + sum_j P'_ij w_j h_ij - sum_k P'_ki w_i h_ki,    w_i+ = sum_j P'_ij w_j
 
 P' = I + gamma (P - I) is a lazier P, which damps x and w alike. Sparse compressors need that; `auto` takes gamma from
-the compressor alone, as CHOCO does, and halves it where z moves away from the initial reference faster and faster. (Not
+only the compressor, as CHOCO does, and halves it where z moves away from the initial reference faster and faster. (Not
 from the neighbors' references: neighbors differ from one measurement to the next, and their references may be fresh.)
 The first method needs static copies. The second serves graphs that change every round, and costs a vector for every
 used edge at both of its ends.

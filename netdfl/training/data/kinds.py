@@ -37,8 +37,8 @@ class InputKinds:
 def said_of_bytes(parts: Sequence[ReadExamples]) -> list[str]:
     """Return a note on inputs that are bytes, if any are.
 
-    Raises DatasetError if the inputs of one part (train, test, a client) are bytes or booleans, and those of another
-    are not.
+    Raises DatasetError if the inputs of one part (train, test, a client) are bytes or booleans, and the inputs of
+    another part are not.
     """
     told = [part for part in parts if part.kinds]
     for part in told:

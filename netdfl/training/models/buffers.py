@@ -1,7 +1,7 @@
 """Running statistics of a model as one vector: buffers that are means, updated by training passes.
 
 These are the statistics of torch's normalizing layers, and a buffer of real numbers whose every coordinate b becomes c
-b + s in a forward pass, where 0 < c <= 1, and s depends on the batch alone: for such a buffer, updating the mean of
+b + s in a forward pass, where 0 < c <= 1, and s depends only on the batch: for such a buffer, updating the mean of
 several nodes' values gives the mean of their updated values. The directions of spectral norm are no means, nor are
 buffers that each pass overwrites: each node keeps its own (`netdfl.training.models.state`).
 

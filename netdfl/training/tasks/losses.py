@@ -8,7 +8,7 @@ function of outputs and targets of all tested examples that returns a number. Ou
     binary_cross_entropy    (N, labels), before the sigmoid           0 or 1 (N, labels)
 
 Axes of length 1 may be missing on one side: outputs (N, 1) fit targets (N,). Where sequences are as long as there are
-classes, shapes do not tell which axis is that of classes: `on_axis` says so.
+classes, shapes do not show which axis has the classes: `on_axis` names it.
 
 Examples of class -100 (padding, an unlabeled pixel) are left out, by cross-entropy as in PyTorch and by metrics of
 classes.
