@@ -1,7 +1,7 @@
 """Landscapes of the loss along random directions that are normalized by filter (Li et al., NeurIPS 2018).
 
 Networks can be rescaled without changing their outputs, so the length of a direction has no meaning by itself. Each
-filter of a direction gets the norm of the same filter of the model; biases and scales stay where they are.
+filter of a direction gets the norm of the same filter of the model; for biases and scales it is 0.
 """
 
 from __future__ import annotations
