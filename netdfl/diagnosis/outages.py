@@ -17,7 +17,7 @@ from netdfl.diagnosis.why import Divide
 from netdfl.links.building import named_by
 from netdfl.links.rules.base import Transit
 from netdfl.links.rules.loss import DropList
-from netdfl.links.schedule.active_changes import EffectiveValue, Overlays, effective
+from netdfl.links.schedule.active_changes import Overlays, effective_state
 from netdfl.links.schedule.events import STANDING, CompiledEvent, is_relative
 from netdfl.links.spec import LinkSpec, choose
 
@@ -92,7 +92,7 @@ class Outages:
             if not any(edge in block for block in event.blocks):
                 continue
             overlays.apply(event)
-            state = effective({"state": EffectiveValue(base)}, overlays.on_link(edge))["state"].value
+            state = effective_state(base, overlays.on_link(edge))
             if at_ns > now_ns and state == "up":
                 return EdgeOutage(False, at_ns, holds, _last(downs))
             if at_ns <= now_ns:

@@ -82,6 +82,10 @@ TIMES: dict[str, tuple[list[CompiledEvent], dict[int, EdgeOutage]]] = {
         [down(2, 10), loses(3, 15), over(3, 18), over(2, 20)],
         {16: EdgeOutage(False, 20, False, 2), 19: EdgeOutage(False, 20, False, 2)},
     ),
+    "a relative change meanwhile": (
+        [on_link("set", 1, 5, parameters={"rate": {"scale": 0.5}, "latency": {"scale": 2}}), down(2, 10), over(2, 20)],
+        {5: UP, 10: EdgeOutage(False, 20, False, 2), 20: UP},
+    ),
     "another link meanwhile": (
         [down(2, 10), down(1, 15, blocks=OTHER), over(2, 20), over(1, 40, blocks=OTHER)],
         {16: EdgeOutage(False, 20, False, 2), 20: UP},

@@ -128,29 +128,37 @@ class Overlays:
         """Return the changes in force on `edge`, in the order in which they began."""
         return [event for _, event in sorted(self._links.of(edge), key=lambda layer: layer[0])] if self._links else ()
 
-    def on_node(self, node: NodeId) -> Iterable[CompiledEvent]:
+    def on_node(self, node: NodeId) -> Sequence[CompiledEvent]:
         """Return the changes in force on the uplink and downlink of `node`, in the order in which they began."""
-        return (event for _, event in self._nodes if node in event.nodes)
+        return [event for _, event in self._nodes if node in event.nodes]
 
 
-def effective(base: Mapping[str, EffectiveValue], events: Iterable[CompiledEvent]) -> dict[str, EffectiveValue]:
-    """Return the effective value of each rule: the values `base`, changed by `events` in their order."""
+def effective(base: Mapping[str, EffectiveValue], events: Sequence[CompiledEvent]) -> dict[str, EffectiveValue]:
+    """Return the effective value of each rule: the values `base`, changed by `events` in their order.
+
+    `base` has a value for each rule that one of `events` multiplies; see `effective_state` for the state alone.
+    """
     values = dict(base)
-    standing, windows = base["state"].value if "state" in base else "up", []
     for event in events:
         for key, change in event.parameters.items():
-            if key == "state":
-                if event.cause == STANDING:
-                    standing = change
-                else:
-                    windows.append(change)
-            elif is_relative(change):
+            if is_relative(change):
                 values[key] = replace(values[key], scale=values[key].scale * change["scale"])
-            else:
+            elif key != "state":
                 values[key] = EffectiveValue(event.part(key))
     if "state" in base:
-        values["state"] = EffectiveValue(max((standing, *windows), key=STATES.index))
+        values["state"] = EffectiveValue(effective_state(base["state"].value, events))
     return values
+
+
+def effective_state(base: str, events: Iterable[CompiledEvent]) -> str:
+    """Return the effective state of a link (up or down, by name), which is `base` before `events`."""
+    standing, windows = base, list[str]()
+    for event in events:
+        if "state" in event.parameters and event.cause == STANDING:
+            standing = event.parameters["state"]
+        elif "state" in event.parameters:
+            windows.append(event.parameters["state"])
+    return max((standing, *windows), key=STATES.index)
 
 
 @dataclass(frozen=True, slots=True)
