@@ -24,7 +24,8 @@ BY_HAND = FateReason("by_hand")
 class FleetChange:
     """A change that a user can make to a replayed fleet, described by `words`.
 
-    `check` raises InputError if it can't be made now; `make` makes it, within the simulation's event loop.
+    `check` raises InputError if the change is impossible at the present moment. `make` carries the change out; it is
+    called within the simulation's event loop.
     """
 
     words: str
@@ -38,7 +39,8 @@ class FleetChange:
 def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int | None = None) -> FleetChange:
     """Return the change that drops a message in flight, or delivers it at once.
 
-    It is message `number` on `edge`, counted from 1 in order of sending, or the first one in flight there.
+    The message is number `number` on `edge`, counted from 1 in order of sending; with None, it is the one with the
+    lowest number of those in flight there.
     """
     where = f"{edge[0]}->{edge[1]}"
 
@@ -75,7 +77,7 @@ def _became(ended: EndedMessage) -> str:
 
 
 def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> FleetChange:
-    """Return the change that crashes, pauses or resumes a running node."""
+    """Return the change that crashes, pauses or resumes `node`, which must not have crashed or finished already."""
 
     def check(playing: Playback) -> None:
         phase = _phase(playing, node)
@@ -91,7 +93,7 @@ def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> Fl
 
 
 def restart_now(node: NodeId, state: Literal["kept", "lost"] = "lost") -> FleetChange:
-    """Return the change that restarts a crashed node, with its state of the last finished round kept, or lost."""
+    """Return the change that restarts a crashed node, with its state after its last finished round, or without it."""
 
     def check(playing: Playback) -> None:
         if _phase(playing, node) is not Phase.CRASHED:

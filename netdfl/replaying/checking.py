@@ -20,13 +20,14 @@ _Row: TypeAlias = tuple[object, ...]
 
 
 class ReplayDivergence(NetdflError):
-    """The error for a replay that differs from its run."""
+    """The error for a replay that differs from the record of the run that it repeats."""
 
 
 class RecordedRows:
     """The messages and metrics in a run's record, each of which the run's replay must produce once.
 
-    If the run recorded only some of its messages, only these are compared.
+    If the run recorded only some of its messages, only these are compared. `parted` describes the first difference; it
+    is empty until one is found.
     """
 
     def __init__(self, run: Run) -> None:
@@ -48,9 +49,9 @@ class RecordedRows:
         self.parted = ""
 
     def outcome(self, at_ns: int, outcome: Outcome) -> None:
-        """Check messages of the replay, whose fate has become known at `at_ns`, against the record.
+        """Compare messages of the replay with the record, as their fate (delivered, lost ...) is known from `at_ns` on.
 
-        A difference is described in `parted`.
+        The first difference is described in `parted`.
         """
         edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
         rest = (id.kind, id.incarnation, *id.at, id.attempt, nbytes, sent_ns, arrived_ns, fate.text)
@@ -60,10 +61,10 @@ class RecordedRows:
                 self.parted = self._of_message(edge, id, (nbytes, arrived_ns, fate))
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """Check a metric of the replay against the record; a difference is described in `parted`.
+        """Compare a metric of the replay with the record; the first difference is described in `parted`.
 
-        `weight_sum` is left out. It is made of the nodes' weights, which are compared, and older versions divided it by
-        the number of living nodes.
+        The metric `weight_sum` is not compared. It follows from the nodes' push-sum weights, which are compared, and
+        older versions of netdfl divided it by the number of living nodes.
         """
         if name == "weight_sum":
             return
@@ -113,10 +114,10 @@ def _ns(seconds: float | None) -> int | None:
 
 
 def replayable(run: Run) -> Scenario:
-    """Return the scenario of `run`, after checking that neither it nor its code has changed.
+    """Return the scenario of `run`, after checking that neither the scenario nor the code that it uses has changed.
 
     Raises:
-        InputError: it ran in real time and not in simulation, or its scenario or code has changed.
+        InputError: the run was made in real time and not in simulation, or its scenario or code has changed.
     """
     refuse_changed(run.path, "replayed")
     scenario = load(run.path / "scenario.yaml")

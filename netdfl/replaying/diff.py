@@ -31,7 +31,7 @@ _WAITS = "SELECT until_s, node, round, step, kind, since_s, ended, last_src, mis
 class RecordRow(NamedTuple):
     """A row of a run's record: its time, the node it concerns (None: the fleet), and the row as text.
 
-    `about` identifies its subject, such as one message or one metric.
+    `about` identifies the subject of the row, such as one message or one metric, so that it can be found in both runs.
     """
 
     at_s: float
@@ -141,7 +141,10 @@ def diff(first: Run, second: Run) -> Difference:
 
 
 def _common(first: Run, second: Run) -> Sequence[Sampling]:
-    """Return the rules by which the two runs recorded only some messages; only messages recorded by both compare."""
+    """Return the rules by which the two runs chose which messages to record; a run that recorded all has no such rule.
+
+    Only messages that fit all these rules are compared.
+    """
     return list({run.sampling: None for run in (first, second) if not run.sampling.is_all})
 
 
@@ -232,7 +235,7 @@ def _follow(first: Run, second: Run, only: Sequence[Sequence[RecordRow]]) -> Ite
 def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
     """Return, for each node, its finished rounds, how many of its messages were lost, and the seconds it waited.
 
-    As everywhere, what was undeliverable, its receiver being down or gone, is not lost.
+    A message that could not be delivered, because its receiver was down or gone, does not count as lost.
     """
     graph = run.graph
     rounds = dict(run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node"))

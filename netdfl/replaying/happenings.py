@@ -99,10 +99,10 @@ class Happenings:
 
 
 class HappeningsRecorder(LoggingRecorder):
-    """A recorder of a replayed run that also passes message fates and metrics on, to be logged and checked."""
+    """A recorder of a replayed run that also passes message fates and metrics on to a `Happenings` and its check."""
 
     def __init__(self, store: Store, log: EventLog, happenings: Happenings, now_ns: Callable[[], int]) -> None:
-        """Record to `store` and the event `log`, and pass rows on to `happenings`; `now_ns` is the fleet's clock."""
+        """Record to `store` and the event `log`, and pass rows on to `happenings`; `now_ns` reads the fleet's clock."""
         super().__init__(store, log)
         self._happenings, self._now_ns = happenings, now_ns
 

@@ -74,7 +74,7 @@ class NodeMoment:
     Attributes:
         now: its state, round, step, and the messages that it waits for, as the diagnosis of stalls sees them.
         unread: the messages in its mailbox, as (src, round, step).
-        weight: the push-sum weight that it holds, or None.
+        weight: the push-sum weight that it holds; None if it has crashed, or its algorithm has no such weight.
         norm: the norm of its model at the end of its last round; NaN if it has no model.
         distance: the distance of its model from the average model; NaN if it has no model.
     """
@@ -100,7 +100,8 @@ class MessageMoment:
         attempt: the number of times that it was sent before.
         sent_ns: when it was sent.
         at_ns: when it arrives; None: unknown, because it is held back or shares a link, or it will be lost.
-        way: a description of its remaining path: when it arrives, through which rules of its link, or why not.
+        way: a description of its remaining path: when it arrives and which rules of its link it passes, or why it does
+            not arrive.
     """
 
     src: NodeId
@@ -137,7 +138,7 @@ class Moment:
         waits: the edges of the wait-for graph, as (waiting node, awaited node).
         findings: the stalls that the diagnosis finds.
         news: the latest events.
-        consensus_distance: defined as in the record, for the models at this moment.
+        consensus_distance: the root of the mean squared distance of the models from their average; NaN without models.
     """
 
     at_ns: int

@@ -41,8 +41,8 @@ class SteppedLoop(VirtualLoop):
     """A loop of virtual time that can be stopped between steps.
 
     A step is everything that the network does at the time of the next event, or all timers of one kind at that time,
-    and all tasks that they wake. Before each step, when no task can run, the loop calls `halts`; it stops if the answer
-    is true. `steps` counts the steps.
+    and all tasks that they wake. Before each step, when no task can run, the loop calls `halts` and stops if that
+    returns true. `steps` counts the steps.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -139,7 +139,8 @@ class _ReplaySupervisor(Supervisor):
 class Playback:
     """A replayed fleet, stopped at a moment of its virtual time, which can continue.
 
-    `marks` are the numbers of the event loop's steps at which rounds began and messages ended.
+    `marks` says after how many steps of the event loop the fleet's first node was found to have begun each round (list
+    `round`), and further messages were found to have ended, which means that their fate is known (list `message`).
     """
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, record: RecordedRows | None) -> None:
@@ -209,7 +210,7 @@ class Playback:
             raise ReplayDivergence(record.parted)
 
     def wait_until(self, at_ns: int) -> None:
-        """Let time pass up to `at_ns`, provided that no event is due before."""
+        """Set the virtual time to `at_ns`, if that is later; the caller has made sure that no event is due before."""
         self.loop.now_ns = max(self.loop.now_ns, at_ns)
 
     def do(self, change: Callable[[], None]) -> None:
@@ -229,13 +230,13 @@ class Playback:
             raise errors[0]
 
     def finish(self) -> FleetOutcome:
-        """Close the fleet after its end; return the outcome."""
+        """Close the fleet, which was kept after the run's end; return the outcome of the run."""
         self.supervisor.hold.set()
         self._run()
         return self._task.result()
 
     def close(self) -> None:
-        """Close the fleet at any moment."""
+        """Close the fleet and the event loop, also in the middle of the run."""
         if not self._task.done():
             self.happenings.record = None
             self.supervisor.interrupt()

@@ -53,7 +53,10 @@ class Replay:
     """
 
     def __init__(self, run: Run, scenario: Scenario, out: Path | None = None) -> None:
-        """Start to simulate `scenario`, with which `run` was made, once more; files go to `out`, or are temporary."""
+        """Start to simulate `scenario`, with which `run` was made, once more.
+
+        The replay's files go to the new directory `out`; with None, they are temporary.
+        """
         self.run, self.scenario, self.out = run, scenario, out
         self.changes: list[_MadeChange] = []
         self._moment: Moment | None = None
@@ -165,7 +168,10 @@ class Replay:
         return self
 
     def step(self, by: By = "event", count: int = 1) -> Self:
-        """Continue by `count` events, finished messages, or starts of rounds."""
+        """Continue by `count` events, or until `count` more messages have ended (delivered, lost ...) or rounds begun.
+
+        An event is a step of the event loop. A round begins with its first node.
+        """
         _check_steps(by, count)
         if by == "event":
             return self.to_step(self._playing.steps + count)
@@ -263,7 +269,7 @@ class Replay:
     def finish(self) -> FinishedRun:
         """Continue to the end, close the fleet, and return the replayed run with its verdict.
 
-        Its files exist as long as the returned object, or stay in the directory `out`.
+        The replayed run's files exist as long as the returned object, or stay in the directory `out`.
 
         Raises:
             RunError: nothing was changed, and the replay differs from the run.
@@ -293,7 +299,7 @@ class Replay:
             )
 
     def close(self) -> None:
-        """Close the fleet, and remove its files unless they are in `out`."""
+        """End the simulation, and remove its files unless they are in `out`."""
         self._closing()
         if self._finished is None and self._removing is not None:
             self._removing()
@@ -319,7 +325,7 @@ def replay(run: Any, *, out: Path | str | None = None) -> Replay:
 
     Args:
         run: A run directory, or the result of `netdfl.run` or `netdfl.open_run`.
-        out: The directory that keeps the replay as a run of its own; by default it is removed.
+        out: The directory that keeps the replay as a run of its own; by default the replay's files are temporary.
 
     Raises:
         InputError: the run can't be replayed, with the reason.

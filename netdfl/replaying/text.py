@@ -75,7 +75,10 @@ def moment_html(moment: Moment) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], what: str = "rows") -> str:
-    """Return a table of minimal width, without columns that are empty in every row."""
+    """Return a table of minimal width, without columns that are empty in every row.
+
+    It shows at most `MOST_ROWS` rows; a line below counts the others, which it calls `what`.
+    """
     shown = rows[:MOST_ROWS]
     kept = [i for i in range(len(head)) if any(row[i] for row in shown)]
     lines = [[head[i] for i in kept], *([row[i] for i in kept] for row in shown)]

@@ -24,8 +24,10 @@ class StopPoint:
     """A moment at which a playback stops.
 
     Attributes:
-        from_here: returns the condition to stop, counted from now on; raises InputError if the moment can't come.
-        lies_behind: whether the moment has passed, so that the replay must begin anew; never for a recurring moment.
+        from_here: returns the condition to stop, counted from the playback's present moment on; raises InputError if
+            that can't come true.
+        lies_behind: whether the moment has passed, so that the replay must begin anew; always false for a moment that
+            recurs, such as the next loss on a link.
         at_ns: the time of the moment, if it is given as a time; else None.
     """
 
@@ -105,7 +107,7 @@ class _MessageStop:
 
 
 def _at_crash(node: NodeId) -> StopPoint:
-    """Return the stop point at which `node` is crashed."""
+    """Return the stop point at which `node` is down after a crash, which may be the present moment."""
 
     def from_here(playing: Playback) -> Halts:
         check_node(playing, node)
