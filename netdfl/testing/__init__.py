@@ -50,9 +50,10 @@ def prove(
 ) -> ProofAnswer:
     """Assert that `scenario` survives every schedule of faults within a bound, such as `loss: 2, crash: 1`.
 
-    By default no schedule may make the fleet stall, leave a node unfinished, diverge or lose push-sum weight. Raises
-    AssertionError with the smallest schedule that breaks a property, as a scenario; InputError where nothing can be
-    proven.
+    A schedule says which faults happen when. By default no schedule may make the fleet stall, leave a node unfinished,
+    diverge or lose push-sum weight; `properties` names others, and `consensus` is a bound below which the consensus
+    distance must end. `messages` are the kinds of messages that faults concern, such as `data`. Raises AssertionError
+    with the smallest schedule that breaks a property, as a scenario; InputError where nothing can be proven.
     """
     from netdfl.prove.bound import read_bound
     from netdfl.prove.counterexample import write_counterexample

@@ -83,7 +83,10 @@ def check_owns_memory(make: Make, *, seed: int = 0) -> None:
 
 
 def check_repeatable(make: Make, *, dim: int = 100_003, seed: int = 0) -> None:
-    """Check that one seed gives the same bytes and numbers, in another instance and on any number of threads."""
+    """Check that one seed gives the same encoded bytes and decoded numbers, by two instances and on one or two threads.
+
+    The vector has `dim` coordinates, by default enough for torch to use several threads.
+    """
     x = _gaussian(dim, seed)
     threads = torch.get_num_threads()
     results = []
@@ -126,9 +129,9 @@ def check_any_size(make: Make, *, dim: int = 300, seed: int = 0) -> None:
 
 
 def check_error(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
-    """Check that the mean of |x - C(x)|^2, over draws, keeps the bounds that the compressor states.
+    """Check that the mean of |x - C(x)|^2 / |x|^2 over random draws keeps the bounds that the compressor states.
 
-    These are `variance` and `contraction`; the mean may exceed them by 5 standard errors.
+    It must be at most `variance`, and at most 1 - `contraction` if that is not 0; 5 standard errors more are allowed.
     """
     compressor = make()
     spike = torch.zeros(dim)

@@ -3,8 +3,8 @@
     from netdfl.testing.contract import check_algorithm
     check_algorithm(Entry(build=my_algorithm, family="gossip", needs=frozenset({"doubly"}), source="mine"))
 
-A failed check raises AssertionError with the expectation. Where a default can't pass (a momentum for a thousand clients
-on eight), bind another with `functools.partial`.
+A failed check raises AssertionError with the expectation. The checks run eight clients. If a default value of the
+algorithm does not suit so few (such as a momentum for a thousand), bind another value with `functools.partial`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,10 @@ def consensus_fleet(entry: Entry, seed: int = 0) -> SmallFleet:
 
 
 def quadratic_fleet(entry: Entry, seed: int = 0, noise: float = 0.0) -> SmallFleet:
-    """Return a fleet whose nodes start at 0 and minimize quadratics with optima around 3; `noise`: of the gradients."""
+    """Return a fleet whose nodes start at 0 and minimize quadratics with optima around 3.
+
+    `noise` is the standard deviation of the gradients' noise per coordinate.
+    """
     streams = Streams(seed)
     network = network_for(entry, streams)
     tasks = {i: _around_three(i, streams, noise) for i in range(network.num_nodes)}
@@ -126,7 +129,7 @@ def _compressed_or_not(entry: Entry) -> Iterator[Algorithm]:
 
 
 class _FixedStartTask:
-    """A wrapper around a task in which the node starts at a given vector."""
+    """A wrapper around a task whose initial model is a given vector."""
 
     def __init__(self, task: Quadratic, start: Tensor) -> None:
         self._task, self._start = task, start
@@ -153,9 +156,9 @@ def preserves_the_mean(entry: Entry) -> None:
 def mixes_as_the_matrix(entry: Entry) -> None:
     """Check that each step of uncompressed mixing is the matrix product X+ = M X.
 
-    X stands for the vectors before and after training alike, so the check holds for either order of mixing and
-    gradient step; a server's row of M is the mean of the participants. In pairwise gossip, M is the product of the
-    pairs' averages; where nodes choose their receivers themselves, M follows their choice.
+    There is no gradient, so X has the vectors before and after training alike, and the check holds for either order of
+    mixing and gradient step. A server's row of M is the mean of the participants. In pairwise gossip, M is the product
+    of the pairs' averages; where nodes choose their receivers themselves, M follows their choice.
     """
     alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry, seed=1)
     states, views = first_states(alg, fleet.tasks, fleet.network.view), _views(fleet, 0)

@@ -69,7 +69,7 @@ class Loopback:
 
 @dataclass
 class LastState:
-    """A recorder of a node's states and push-sum weights at the end of every round, through the runtime's hooks."""
+    """The states and push-sum weights of one node after each round; the node's loop calls the methods as its hooks."""
 
     states: list[NodeState] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)

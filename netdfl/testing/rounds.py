@@ -39,7 +39,10 @@ def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, n
 
 
 def in_step(alg: Algorithm) -> bool:
-    """Return whether rounds of `alg` wait for neighbors' messages, so that this module computes what nodes do."""
+    """Return whether each round of `alg` waits for neighbors' messages, so that this module's results are the nodes'.
+
+    Otherwise the results of nodes depend on the time at which messages arrive.
+    """
     return alg.family in ("gossip", "server") or (alg.family == "overlap" and alg.mixing.lag == 0)
 
 

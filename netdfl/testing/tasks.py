@@ -50,7 +50,7 @@ def reads_alike(first: Samples, again: Samples) -> None:
 
 
 def learns(model: FlatModel, samples: Samples) -> None:
-    """Check that small steps along the gradient reduce the loss of a minibatch."""
+    """Check that the loss of a minibatch is finite, depends on the model, and falls by a small gradient step."""
     at = model.flat()
     slope = torch.zeros_like(at)
     before = float(model.slope(at, samples.x, samples.y, slope))

@@ -59,7 +59,7 @@ class KeptLedger:
         self._changed.set()
 
     def refused(self, edge: Edge | None, reason: str, what: str) -> None:
-        """Store that a receiver refused a message on `edge`, with the reason and a description."""
+        """Store that a receiver discarded an invalid message on `edge` (None: unknown), with reason and description."""
         self.refusals.append((edge, reason, what))
         self._changed.set()
 
@@ -82,9 +82,9 @@ class KeptSink:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Accept messages up to the capacity; return None for each of the others, whose senders must wait.
+        """Accept messages up to the capacity; return the fate of each, or None for one whose sender must wait for room.
 
-        Raises TypeError for a message outside a list.
+        Raises TypeError for a single message that is not in a list.
         """
         if isinstance(messages, Message):
             raise TypeError("a sink takes all that comes at one instant: `fates = sink.deliver([message])`")
@@ -95,7 +95,7 @@ class KeptSink:
         return [*[Fate.DELIVERED] * len(taken), *[None] * (len(messages) - len(taken))]
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Store `callback`, which `make_room` then calls."""
+        """Store `callback`, which `make_room` will call."""
         self._callbacks.append(callback)
         self._changed.set()
 

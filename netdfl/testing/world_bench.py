@@ -91,7 +91,7 @@ class Options:
         world: the section `world` of every scenario.
         on_messages: keys added to that section in scenarios whose links must lose whole messages.
         fleets_at_once: whether one process may run several fleets at a time.
-        rounds_of_seconds: so many rounds of a fleet of small models take some seconds.
+        rounds_of_seconds: a number of rounds for which a fleet with small models needs some seconds in this world.
         kill: kills a node's process from outside, given the run directory and the node.
         look: returns by kind the resources that runs in this world may leave behind, such as containers.
         a_kill_leaves: the kinds of resources that a killed supervisor leaves until the next run.
@@ -139,9 +139,10 @@ class Bench:
     # fleets by netdfl.run
 
     def fleets(self, plays: Mapping[str, Keys]) -> dict[str, FinishedRun]:
-        """Return the finished runs of scenarios, given by name as their keys; each runs only at the first call.
+        """Return the finished runs of scenarios by name; `plays` has the keys of each scenario.
 
-        They run at the same time if the world allows several fleets in one process.
+        A scenario is run only by the first call that names it. The scenarios of one call run at the same time if the
+        world allows several fleets in one process.
         """
         due = {name: keys for name, keys in plays.items() if name not in self._fleets}
         threads = len(due) if self.options.fleets_at_once else 1
@@ -152,7 +153,10 @@ class Bench:
 
     @contextmanager
     def going(self, plays: Mapping[str, Keys]) -> Iterator[dict[str, Future[FinishedRun]]]:
-        """Run scenarios, given by name, at the same time; the body of the `with` acts on the running fleets."""
+        """Run scenarios at the same time, while the body of the `with` acts on the running fleets; yield their futures.
+
+        `plays` has the keys of each scenario by name.
+        """
         with self.looking(" and ".join(plays)), ThreadPoolExecutor(len(plays)) as pool:
             yield {name: pool.submit(self._play, name, keys) for name, keys in plays.items()}
 
@@ -182,7 +186,7 @@ class Bench:
 
     @contextmanager
     def looking(self, name: str, but_for: Collection[str] = ()) -> Iterator[None]:
-        """Store under `name` the resources that runs inside the `with` leave behind, except the kinds in `but_for`."""
+        """Store in `left[name]` the resources that runs inside the `with` leave behind, except kinds in `but_for`."""
 
         def look() -> Found:
             return {kind: what for kind, what in self._found().items() if kind not in but_for}
@@ -207,9 +211,10 @@ class Bench:
 
 
 def until(met: Callable[[], object], ended: Callable[[], bool], said: Callable[[], object] = str) -> None:
-    """Wait until `met` is true.
+    """Wait until `met` returns true.
 
-    Raises AssertionError if the run `ended` before, with the text that `said` returns, or after some minutes.
+    Raises AssertionError after some minutes, or with the text that `said` returns if `ended` returns true before, which
+    means that the run has ended.
     """
     latest = time.monotonic() + PATIENCE_S
     while not met():

@@ -109,7 +109,7 @@ def interrupt(bench: Bench) -> None:
 
 
 def interrupt_aloud(bench: Bench) -> None:
-    """Check an interrupt as `interrupt` does, in a world whose lower layers print messages when they end."""
+    """Check an interrupt as `interrupt` does, but allow stack traces in the output, which some worlds' layers print."""
     _interrupted(bench)
 
 
@@ -169,7 +169,7 @@ def full_disk(bench: Bench) -> None:
 
 
 def full_disk_aloud(bench: Bench) -> None:
-    """Check a full disk as `full_disk` does, in a world whose lower layers print messages when they end."""
+    """Check a full disk as `full_disk` does, but allow stack traces in the output, which some worlds' layers print."""
     _filled(bench)
 
 

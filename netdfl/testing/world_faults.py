@@ -44,7 +44,10 @@ SERVER: Keys = GOSSIP | {
 }
 KEPT = {"state": "kept", "restart_after": "300ms"}
 LATE_ROUNDS = 120
-"""Enough rounds for a late node to join well before the last; push-sum weight in flight at the end isn't counted."""
+"""The rounds of the fleet that a node joins late: enough for it to take part long before the last round.
+
+The sum of push-sum weights at the end lacks the weight in messages that are still in flight.
+"""
 
 CRASHES: Mapping[str, Keys] = {
     "crashes": GOSSIP
@@ -125,7 +128,10 @@ def crash_is_no_death(bench: Bench) -> None:
 
 
 def crash_and_return_with_kept_state(bench: Bench) -> None:
-    """Check that a node with kept state restarts after its last round, resends messages, loses no push-sum weight."""
+    """Check that a node that restarts with its state continues in the round of its crash, and loses no push-sum weight.
+
+    It sends the messages of that round and of all later ones.
+    """
     replayed = bench.fleets(CRASHES)["crashes"].run
     assert [(node, details) for _, node, _, details in events(replayed, "restart")] == [(2, {"epoch": 1})]
     assert rounds_played(replayed, 2) == list(range(8))
@@ -141,7 +147,10 @@ def crash_and_return_with_kept_state(bench: Bench) -> None:
 
 
 def crash_and_return_with_lost_state(bench: Bench) -> None:
-    """Check that a node with lost state restarts with a neighbor's model, and its lost and new weight are counted."""
+    """Check that a node that restarts without its state gets a neighbor's model.
+
+    The result must state the push-sum weight that was lost, and the weight that the node began with.
+    """
     lost = bench.fleets(_lossy(bench, RETURNS))["lost"]
     (restart,) = lost.result["restarts"]
     assert restart["model_of"] in (0, 1, 2)
@@ -152,7 +161,7 @@ def crash_and_return_with_lost_state(bench: Bench) -> None:
 
 
 def crash_after_the_last_round(bench: Bench) -> None:
-    """Check that nodes that crash after their last round, for good or not, count as finished."""
+    """Check that nodes that crash after their last round do not count as unfinished, whether they restart or not."""
     late = bench.fleets(CRASHES)["after-the-last-round"]
     assert late.exit_code == ExitCode.PASS, late.result["reasons"]
     assert late.result["died"] == late.result["unfinished"] == []
@@ -164,7 +173,7 @@ def crash_after_the_last_round(bench: Bench) -> None:
 
 
 def crash_of_the_server(bench: Bench) -> None:
-    """Check that a restarted server goes on, and that a stall by a server that stays down names waiting clients."""
+    """Check that all rounds are done if a crashed server restarts; if it does not, that the stall names it as cause."""
     ended = bench.fleets(SERVERS)
     returned, crashed = ended["server-returned"], ended["server-crashed"]
     assert returned.exit_code == ExitCode.PASS, returned.result["reasons"]
@@ -227,7 +236,7 @@ def stall_named_and_ended(bench: Bench) -> None:
 
 
 def stall_skipped(bench: Bench) -> None:
-    """Check that, where the scenario tells nodes to skip what stalls them, they go on without it and finish."""
+    """Check that a lost message does not stall nodes that may skip it (`on_stall: skip`), and that they finish."""
     skipped = bench.fleets(_lossy(bench, STALLS))["skipped"]
     assert skipped.exit_code == ExitCode.PASS, skipped.result["reasons"]
     assert _causes(skipped) == []

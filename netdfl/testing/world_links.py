@@ -38,7 +38,10 @@ def shared_core_link(bench: Bench) -> None:
 
 
 def hold_core_link(run: Run) -> None:
-    """Raise AssertionError unless the finished `run` of the scenario shared its core link, and named it."""
+    """Raise AssertionError unless messages of `run`, which is finished, shared the core link's rate.
+
+    The run's result must name that link as the bottleneck.
+    """
     narrow = run.result["time"]["bottleneck"]
     assert narrow["link"] in ("a->b", "b->a"), narrow
     assert narrow["links"] == 4, narrow

@@ -55,7 +55,7 @@ WORLD_CHECKS: tuple[Check, ...] = (
 
 
 class WorldDifference(NamedTuple):
-    """A difference of one world from the others, by which a check of the suite does not hold for it; `why`: the reason.
+    """A difference of one world from the others, so that a check of the suite does not apply to it; `why` describes it.
 
     `instead` is the check that replaces the usual one; None: the check is skipped.
     """
