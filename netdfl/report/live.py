@@ -127,7 +127,10 @@ def describe(status: FleetStatus) -> dict[str, str]:
 
 
 def _messages(counts: MessageCounts) -> str:
-    """Return the numbers of messages sent and not delivered as text; messages in flight are left out."""
+    """Return as text how many messages were sent, and how many of these were not delivered, by what became of them.
+
+    Messages in flight are not among the latter.
+    """
     told = [f"{count:,} {name}" for name, count in asdict(counts).items() if name in MISHAPS and count]
     return ", ".join([f"{counts.sent:,} sent", *told])
 
@@ -159,7 +162,7 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
 
 
 def _judged(result: Json) -> dict[str, str]:
-    """Return the last metrics of a run's models as texts, by name; nothing of those that were never measured."""
+    """Return the last metrics of a run's models as texts, by name; metrics that were never measured are left out."""
     if result.get("error") is not None:
         return {"error": f"{figure(result['error'])} from the average model to the answer, per coordinate"}
     own = {name: f"{figure(value)} average model{more}" for name, value, more in own_figures(result)}
@@ -191,7 +194,7 @@ def _took(result: Json) -> str:
 def say(console: Console, text: str, *, first: tuple[str, str] | None = None, hang: int = 0) -> None:
     """Print text without markup or highlighting, on a terminal wrapped between words but never within a path.
 
-    `first` are the text's first letters and their style; lines after the first begin with `hang` blanks.
+    `first` has the text's first letters and the style in which they are printed; later lines begin with `hang` blanks.
     """
     shown = fold(text, console.width, hang) if console.is_terminal else text
     styled = Text(shown)
@@ -201,7 +204,10 @@ def say(console: Console, text: str, *, first: tuple[str, str] | None = None, ha
 
 
 def fold(text: str, width: int, hang: int = 0) -> str:
-    """Wrap the lines of `text` between words at `width`; a longer word stays whole."""
+    """Wrap the lines of `text` between words at `width`; a word longer than `width` is not broken.
+
+    Continued lines begin with `hang` blanks.
+    """
     folded = partial(
         wrap,
         width=max(width, hang + 10),

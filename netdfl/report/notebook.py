@@ -19,7 +19,7 @@ MOST_NEWS = 5
 
 
 def in_notebook() -> bool:
-    """Return whether this process is a Jupyter kernel, which can display HTML, and not one of its workers."""
+    """Return whether this is the main thread of a Jupyter kernel, which can display HTML, and no worker process."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     alone = parent_process() is None and current_thread() is main_thread()

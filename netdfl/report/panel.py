@@ -32,7 +32,10 @@ class Curves:
             self.seen.append(evaluation)
 
     def beside(self, told: dict[str, str]) -> dict[str, str]:
-        """Return the texts in `told` by name; curves of accuracy and loss come first, once they have two values."""
+        """Return curves of accuracy and loss that have two values or more, then the texts in `told`, all by name.
+
+        A curve replaces the text of the same name.
+        """
         accuracy = [each.test_accuracy for each in self.seen if each.test_accuracy is not None]
         loss = [each.test_loss for each in self.seen if each.test_loss is not None]
         found = [("accuracy", accuracy, share), ("loss", loss, figure)]
@@ -62,9 +65,10 @@ def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
 
 
 def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = None) -> RenderableType:
-    """Lay out a fleet's status for a terminal: title, progress bar, the texts in `told`, curves, waiting nodes, keys.
+    """Lay out a fleet's status for a terminal: title, progress bar, `curves`, the texts in `told`, waiting nodes, keys.
 
-    Each is one line, cut at the terminal's width.
+    `told` has a text for each name, such as the number of messages sent. Each part is one line, or some lines, which
+    are cut at the terminal's width.
     """
     title = Text.assemble((status.scenario, "bold"), f"  {status.algorithm}, {len(status.nodes)} nodes, {status.world}")
     bar = Table.grid(padding=(0, 1))
@@ -82,7 +86,10 @@ def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = Non
 
 
 def waits(wait: WaitingStatus, now_s: float) -> str:
-    """Return a node's wait for messages as text: `waits in round 7 for 2 and 5, since 4.2 s (1.3 s)`."""
+    """Return a node's wait for messages as text: `waits in round 7 for 2, 5, since 4.2 s (1.3 s)`.
+
+    It names the awaited nodes, the begin of the wait, and its length until `now_s`, both in seconds of the run.
+    """
     named = some(wait.awaited, MOST_NAMED) or "whoever sends"
     lasts = duration(max(0.0, now_s - wait.since_s))
     return f"waits in round {wait.round} for {named}, since {duration(wait.since_s)} ({lasts})"

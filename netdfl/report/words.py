@@ -50,7 +50,7 @@ LEAST_ERROR = 1e-3
 
 
 def bounded(text: str, value: float, error: float) -> str:
-    """Return the `text` of a number, with the bound on its error if that is not small."""
+    """Return `text`, which stands for the number `value`, with the bound `error` on its error if that is not small."""
     return f"{text} ± {error:.2g}" if error > LEAST_ERROR * abs(value) else text
 
 
@@ -69,7 +69,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 def not_delivered(messages: Json) -> str:
     """Return the undelivered messages as text: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
 
-    `messages` is the entry of `result.json`; the text is `none` if all were delivered.
+    `messages` is the entry of that name in `result.json`; the text is `none` if all were delivered.
     """
     return (
         ", ".join(
@@ -110,12 +110,16 @@ def warnings(result: Json) -> Iterator[str]:
 
 
 def about_verdict(result: Json) -> list[str]:
-    """Return all sentences beside a run's verdict: its reasons, the failures it was to have, warnings, remarks."""
+    """Return all sentences beside a run's verdict: its reasons, expected failures that occurred, warnings, remarks."""
     return [*result["reasons"], *result.get("met", ()), *warnings(result), *remarks(result)]
 
 
 def remarks(result: Json) -> Iterator[str]:
-    """Yield remarks on a run besides its verdict: push-sum mass lost or new, events that never came, sampling."""
+    """Yield remarks on a run besides its verdict, for example that some messages were not recorded.
+
+    Others are about refused messages, push-sum weight that was lost or is new, crashed nodes and their restarts, and
+    scheduled events that never came.
+    """
     if "recorded" in result:
         yield f"the record: {result['recorded']['text']}"
     if "kept_as_lines" in result:
@@ -220,7 +224,7 @@ def _model_of(restart: Mapping[str, object]) -> str:
 def own_figures(result: Json) -> list[tuple[str, float, str]]:
     """Return the metrics of a user's own task: name, last value of the average model, and a text about local models.
 
-    The loss is one of them where no accuracy is measured.
+    They include the loss if no accuracy is measured.
     """
     metrics = result.get("metrics") or {}
     if not isinstance(metrics, dict):
@@ -250,7 +254,10 @@ PARTS = {
 
 
 def part_rows(spent: Json) -> list[list[str]]:
-    """Return table rows of what a run's time was spent on: the purpose, its time, its share; the largest first."""
+    """Return table rows of what a run's time was spent on: the purpose, its time, its share; the largest first.
+
+    `spent` is the entry `time` of `result.json`.
+    """
     parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent.get(key, 0) > 0), reverse=True)
     return [[words, seconds(value), share(value / spent["total_s"])] for value, words in parts]
 
@@ -273,6 +280,6 @@ NO_TIME = "Rounds took no virtual time: the scenario has neither compute time no
 
 
 def say_rounds(spent: Json) -> str:
-    """Return the length of rounds, as in `round_words`, as a sentence."""
+    """Return the length of rounds as a sentence, in the words of `round_words`; another if no virtual time passed."""
     passed = any(spent["rounds"]["longest_s"])
     return f"A round took {round_words(spent)}." if passed else f"{NO_TIME}."

@@ -130,7 +130,7 @@ def _unwrapped(longitudes: Floats) -> Floats:
 
 
 def _apart(at: Floats) -> Floats:
-    """Return positions of nodes `at`, with nodes of equal position moved apart."""
+    """Return the nodes' positions `at` after moving apart, in place, those that are equal to two decimals."""
     _, which, numbers = np.unique(at.round(2), axis=0, return_inverse=True, return_counts=True)
     for place in np.flatnonzero(numbers > 1):
         rows = np.flatnonzero(which.ravel() == place)

@@ -69,7 +69,7 @@ class TextColumn:
         return list(self._places)
 
     def places(self, texts: Iterable[str]) -> list[int]:
-        """Return the index of each of `texts` among the distinct texts, to which new ones are added."""
+        """Return the index of each of `texts` among the distinct texts so far, after adding those that are new."""
         return [self._places.setdefault(text, len(self._places)) for text in texts]
 
 

@@ -93,7 +93,10 @@ def bands(run: Run) -> list[Made]:
 
 
 def joined(spans: list[tuple[float, float | None]], most: int = 400) -> list[tuple[float, float | None]]:
-    """Join time spans that touch; if more than `most` are left, return a single one from the first to the last."""
+    """Join time spans (begin, end) that touch; if more than `most` are left, return one from the first to the last.
+
+    An end of None stands for the end of the run.
+    """
     made: list[tuple[float, float | None]] = []
     for begin, end in spans:
         if made and made[-1][1] == begin:
@@ -151,7 +154,10 @@ def outages(run: Run) -> list[Made]:
 
 
 def waits(run: Run, frame: Frame) -> Made:
-    """Return the nodes' waits for messages: node, awaited nodes, begin, end; if there are very many, the longest."""
+    """Return the nodes' waits for messages as columns: node, begin, end, round, and by what and whom each was ended.
+
+    If there are too many for the page, only the longest are returned, and `all` is false.
+    """
     shown = None if frame.shows_all else list(frame.nodes)
     rows = run.rows(
         "SELECT node, since_s, until_s, round, ended, last_src, CAST(missing AS VARCHAR), deadline_s FROM waits "

@@ -48,8 +48,8 @@ def _of_process(
 ) -> list[Floats]:
     """Return the use of resources of one process: cores, bytes of memory and bytes of GPU memory, one array each.
 
-    The arrays have a value for each time in `grid`, NaN while the process did not run. `mine` marks its rows in
-    `table`; it may have been restarted under other process ids.
+    The arrays have a value for each time in `grid`, NaN while the process did not run. `mine` marks the rows of the
+    process in `table`; they may have several process ids, one for each time that it was started.
     """
     lives = []
     for pid in np.unique(table["pid"][mine]):

@@ -55,7 +55,10 @@ def _stall(run: Run, kept: StallForm, last: Mapping[tuple[object, ...], Made]) -
 
 
 def _ended_s(run: Run, found: FindingForm) -> float | None:
-    """Return when a stall that is over ended, in seconds: the last of its roots went on then. None if not recorded."""
+    """Return the time in s at which a stall that is over ended: the last of its root nodes then stopped waiting.
+
+    None if the record has no such wait. `found` is the stall as the diagnosis found it.
+    """
     ((end_s,),) = run.rows(
         "SELECT max(until_s) FROM waits WHERE list_contains($roots, node) AND since_s <= $began AND until_s > $began",
         {"roots": found["roots"], "began": found["began_s"]},

@@ -86,7 +86,7 @@ def links(run: Run, most: int | None = None) -> Made:
 def rules(run: Run, traffic: Made) -> list[Made]:
     """Return the rules of the run's links (loss, delay and so on) as text, each with the indices of its links.
 
-    These are indices in `traffic`, which `links` returned; None: all links.
+    They are indices into the columns of `traffic`, which the function `links` returned; None: all links.
     """
     told = run.result.get("link_rules") if run.finished else None
     if not told:
@@ -119,7 +119,8 @@ def _named(of: str, edges: dict[tuple[int, int], int], groups: Groups, size: int
 def messages(run: Run, frame: Frame) -> Made:
     """Return the run's messages in order of sending; if they are too many, a selection with more of the lost ones.
 
-    In the result, `every` is 1 if all are there; `recorded` says which messages the run recorded, if not all.
+    In the result, `every` is 1 if all messages are there, else the number of sent messages for each one selected.
+    `recorded` says which messages the run recorded, if not all.
     """
     ((sent, total),) = run.rows(
         "SELECT (SELECT coalesce(sum(messages), 0)::BIGINT FROM round_totals), (SELECT count(*) FROM messages)"
