@@ -26,14 +26,15 @@ from netdfl.record.run import Run
 ACCOUNTS_FILE = "accounts.json"
 QUIET_NS = NS_PER_S
 TOGETHER_NS = 5 * NS_PER_S
-"""A node whose account of its state is older than the newest one by more than this, in ns, had ended before it."""
+"""The largest difference in ns between the last accounts of nodes that ended together; older ones are of dead nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """One node's two accounts of its state: `quiet`, when its last wait had become long, and `last`, when it ended.
+    """One node's two accounts of its state, each with what the node did and for whom it waited.
 
-    While the node runs, both are the same.
+    `quiet` was written when its last wait for messages had become long, `last` when the node ended. While the node
+    runs, both are the same. If both show the same wait, the node stood still until its end.
     """
 
     quiet: Account
@@ -41,7 +42,7 @@ class Accounts:
 
     @classmethod
     def of(cls, quiet: Account | None, last: Account) -> Self:
-        """Return a node's accounts. Without `quiet`, an account of a long wait, the node counts as working then."""
+        """Return a node's accounts at its end. With a `quiet` of None it had no long wait, and counts as working."""
         return cls(replace(last, state=State.RUNNING, wait=None) if quiet is None else quiet, last)
 
     @classmethod
@@ -62,10 +63,11 @@ def find_stalls(
     detector: str,
     allows: Allows = lambda setting: True,
 ) -> tuple[list[Finding], Snapshot]:
-    """Return the stalls in which a fleet was when its nodes ended, and the snapshot that shows them.
+    """Return the stalls in which a fleet was when its nodes ended, and the snapshot of the nodes that shows them.
 
-    `outages` are the scheduled ones, `detector` is the kind of failure detector, `allows` tells which settings could be
-    remedies. A node without an account, or whose account is much older than the others', counts as dead.
+    `outages` are the scheduled outages of nodes and links, `detector` is the kind of failure detector, and `allows`
+    returns whether a setting could be added to the scenario as a remedy. A node without an account, or with one that is
+    much older than the newest account, counts as dead.
     """
     at_ns = max((each.last.at_ns for each in accounts.values()), default=0)
     down = {node: _down(accounts.get(node)) for node in nodes if not _present(accounts.get(node), at_ns)}

@@ -47,7 +47,7 @@ from netdfl.supervisor.stalls import settings_of
 
 PACKETS = "packets.json"
 EACH_PROVENANCE = "provenance"
-"""Folder of a collected run with one file a node: the versions and sources that the node ran on."""
+"""The folder of a collected run that has a file for each node: the software versions and sources that it ran on."""
 _PHASES: Mapping[NodeStage, Phase] = {
     NodeStage.FINISHED: Phase.FINISHED,
     NodeStage.CRASHED: Phase.CRASHED,
@@ -79,10 +79,10 @@ def collect(
         out: The run directory; by default a new one below `root`.
         root: The folder of runs.
         page: Whether to write `report.html`.
-        note: Called with sentences about missing parts.
-        links: The layer (messages or packets) on which links act, and their device; by default the scenario's layer,
-            with the counts of packets in `packets.json`, if that lies in `folder`.
-        deaths: Further knowledge of how nodes ended, by node.
+        note: Called with sentences for the user, such as how a node died.
+        links: The layer (messages or packets) on which links act, and facts about a packet forwarder; by default the
+            scenario's layer, with the counts of packets in `packets.json`, if that lies in `folder`.
+        deaths: Reasons why nodes died, by node, that the nodes' files do not have, such as Docker's.
 
     Raises:
         InputError: there are no nodes, they are not of one run, or their files are damaged.
@@ -160,7 +160,7 @@ def find_parts(folder: Path) -> dict[NodeId, NodeFolder]:
 
 
 def _load(folder: Path, parts: Mapping[NodeId, NodeFolder]) -> Scenario:
-    """Return the scenario as it ran: the file in `folder`, unless the nodes used a changed one."""
+    """Return the scenario that the nodes ran: the file in `folder`, or a node's own copy if that file differs."""
     first = next(iter(parts.values()))
     given = folder / "scenario.yaml"
     if given.is_file():
@@ -240,7 +240,7 @@ def _record_deaths(
 def _find_deaths(
     blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder], known: Mapping[NodeId, str]
 ) -> dict[NodeId, tuple[NodeFolder | None, str]]:
-    """Return the folder of each node that did not end properly, and the reason; reasons in `known` go first."""
+    """Return the folder (None: there is none) of each node that died, and the reason; reasons in `known` go first."""
     found = {node: (parts.get(node), _cause(blueprint, parts.get(node))) for node in blueprint.node_ids}
     return {node: (part, known.get(node, cause)) for node, (part, cause) in found.items() if cause}
 
@@ -273,7 +273,10 @@ def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[st
 def _find_stalls(
     blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, NodeFolder], note: Callable[[str], None]
 ) -> tuple[list[Finding], bool]:
-    """Return the stalls of nodes that a user stopped, and whether they were permanent: then stopping cost nothing."""
+    """Return the stalls in which the fleet was when a user stopped nodes, and whether the run was over by then.
+
+    It was over if no stopped node could have continued, so that stopping them changed nothing.
+    """
     stopped = [node for node, part in parts.items() if part.record.stage is NodeStage.STOPPED]
     if not stopped:
         return [], False
@@ -289,7 +292,10 @@ def _find_stalls(
 
 
 def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder]) -> list[str]:
-    """Return sentences about clients that ended with their server, although they could have continued."""
+    """Return sentences about clients that left because their server was done, although they could have continued.
+
+    One more sentence is about a server that crashed.
+    """
     server, rounds = blueprint.network.server, blueprint.scenario.rounds
     if server is None:
         return []

@@ -39,8 +39,8 @@ def write_credentials(
     """Write a file for each node of `scenario`, and the file `fleet.secret`, into the new `folder`; return their paths.
 
     `tls`: true for the nodes' files only, false for `fleet.secret` only, which nodes need that talk in plain text; None
-    for both. Only their owner can read them, unless they will be `mounted` into containers, whose users are others.
-    Raises InputError.
+    for both. Only the files' owner can read them. With `mounted` others can too, because the files will be mounted into
+    containers, which run as other users. Raises InputError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--out {folder} is not an empty directory; name a new one, or empty it first")
@@ -70,9 +70,9 @@ def _write(file: Path, text: str, mode: int) -> Path:
 
 
 def read_credentials(file: Path, node: NodeId) -> tuple[Authority, str]:
-    """Return the certificate authority of `node` and the fleet's secret from its file, which no other user may read.
+    """Return the certificate authority of `node` and the fleet's secret, from the node's credentials `file`.
 
-    Raises InputError.
+    Raises InputError, also if other users may read the file.
     """
     from netdfl.transport.security.authority import Authority
 
@@ -87,7 +87,7 @@ def read_credentials(file: Path, node: NodeId) -> tuple[Authority, str]:
 
 
 def read_secret(file: Path) -> str:
-    """Return the fleet's secret from a file that no other user may read. Raises InputError."""
+    """Return the fleet's secret from `file`. Raises InputError, also if other users may read the file."""
     text = _read_private("--secret", file).strip()
     if len(text) < LEAST_LETTERS:
         raise InputError(f"--secret {file} has {len(text)} letters: expected at least {LEAST_LETTERS}, drawn by chance")

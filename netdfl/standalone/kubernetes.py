@@ -1,8 +1,8 @@
 """The command `netdfl testbed --for kubernetes`: manifests with which a Kubernetes cluster runs the fleet.
 
 An Indexed Job has a pod for each node, which others find by the names of a headless Service. The scenario comes from a
-ConfigMap. The credentials of all nodes are in a Secret, and each node's container sees its own file alone. All nodes
-write to one volume; a second Job collects a run from it.
+ConfigMap. The credentials of all nodes are in a Secret, and each node's container sees only the file of its node. All
+nodes write to one volume; a second Job collects a run from it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ LONGEST_NAME = 40
 GIVEN_UP = [1, 2, 4, 130]
 """Exit codes of `netdfl node` after which the same node would fail again."""
 KINDS = ("job", "pod", "service", "networkpolicy", "configmap", "secret", "persistentvolumeclaim")
-"""All kinds of objects of a fleet, by which it is removed, as the file with its Secret may be deleted by then."""
+"""All kinds of Kubernetes objects that a fleet has, named by the command that removes the fleet.
+
+The command can't name the files instead, as the file with the Secret may be deleted by then.
+"""
 _OWNER = {"runAsNonRoot": True, "runAsUser": IMAGE_USER, "runAsGroup": IMAGE_USER, "fsGroup": IMAGE_USER}
 
 Manifest = dict[str, Any]
@@ -58,7 +61,10 @@ def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Pa
 
 
 def _on_messages(scenario: Scenario) -> Scenario:
-    """Return the scenario with links that act on messages, because pods share no packet forwarder."""
+    """Return the scenario with links that act on messages and not on packets, because pods share no packet forwarder.
+
+    Raises InputError if the scenario itself asks for links that act on packets.
+    """
     world = scenario.world
     if not acts_on_packets(scenario):
         return scenario
@@ -74,7 +80,7 @@ class Manifests:
     """The Kubernetes objects of one fleet, all named after its scenario."""
 
     def __init__(self, scenario: Scenario, image: str, *, tls: bool) -> None:
-        """Describe the objects for containers that run `image`."""
+        """Describe the objects for containers that run `image`, whose nodes talk by mutual TLS if `tls` is true."""
         self.scenario, self.image, self.tls = scenario, image, tls
         self.name = dns_label(scenario.name)
 

@@ -57,7 +57,10 @@ def offered(where: tuple[str, int] | None, figures: Callable[[], MetricValues]) 
 
 
 class WaitCounter:
-    """A counter of a node's waits and their seconds, by the way in which they ended, from its growing record."""
+    """A counter of a node's waits for messages and of their seconds, by how they ended, from the node's growing record.
+
+    Each call of `counts` reads only the rows that were added since the last one.
+    """
 
     def __init__(self, file: Path) -> None:
         """Count the rows of `file`, the node's table of waits, which may not exist yet."""
@@ -65,7 +68,7 @@ class WaitCounter:
         self._counts: dict[str, tuple[int, float]] = {}
 
     def counts(self) -> Mapping[str, tuple[int, float]]:
-        """Return the number of waits and their seconds up to now, by the way in which they ended."""
+        """Return the number of waits and their total seconds up to now, by how they ended (such as `deadline`)."""
         with suppress(FileNotFoundError), self._file.open("rb") as file:
             file.seek(self._read)
             text, _, torn = file.read().rpartition(b"\n")
@@ -78,7 +81,7 @@ class WaitCounter:
 
 
 class NodeFigures:
-    """The metrics of a running node for Prometheus, read from its memory and record by a call of this object."""
+    """A function that returns a running node's metrics for Prometheus, from the node's present state and record."""
 
     def __init__(self, node: LivingNode, waits: WaitCounter) -> None:
         """Read the metrics of `node`, and the counts of its waits from `waits`."""
@@ -86,11 +89,11 @@ class NodeFigures:
 
     @classmethod
     def of(cls, node: LivingNode, directory: Path) -> Self:
-        """Return the metrics, to be read at each call, of a node that writes its record below `directory`."""
+        """Return the function for `node`, which writes its record below `directory`."""
         return cls(node, WaitCounter(directory / STORE / f"waits-{node.id:03d}.jsonl"))
 
     def __call__(self) -> MetricValues:
-        """Return the node's metrics of this moment."""
+        """Return the node's present metrics."""
         host, scenario = self._node.host, self._node.blueprint.scenario
         ledger, wait, id = host.parts.ledger, host.node.waits.current, str(self._node.id)
         now_ns = self._node.clock.now_ns()

@@ -11,7 +11,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 MOST_CONNECTIONS = 8
-"""The most connections at a time. For one more, the oldest is ended: callers that say nothing keep nobody out."""
+"""The most connections at a time. For a further one, the oldest is closed, so that silent callers keep nobody out."""
 SILENCE_S = 5.0
 """Seconds that a connection may say nothing."""
 MOST_HEAD = 1 << 14
@@ -33,7 +33,7 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
         super().__init__((str(address[0]), port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread, as soon as there is a place for it."""
+        """Answer a connection in a thread of its own, after closing the oldest connections if there are too many."""
         while not self._places.acquire(timeout=0.01):
             for oldest in self._open[:1]:
                 with suppress(OSError):
@@ -62,7 +62,7 @@ class _Handler(WSGIRequestHandler):
         self.rfile = BytesIO(head)
 
     def get_stderr(self) -> StringIO:
-        """Return a place for what else would be printed when a request fails, which nobody reads."""
+        """Return a buffer that nobody reads, in place of the standard error on which failed requests are reported."""
         return StringIO()
 
     def log_message(self, format: str, *args: object) -> None:

@@ -21,7 +21,7 @@ NODE_FILE = "node.json"
 
 
 class NodeStage(StrEnum):
-    """How far a node has come, as it wrote last; after an unplanned death, its last stage before."""
+    """The stage that a node had reached when it last wrote its record; after an unplanned death, the stage before."""
 
     GATHERING = "gathering"
     RUNNING = "running"
@@ -34,7 +34,7 @@ class NodeStage(StrEnum):
 
 @with_config(OPEN)
 class CrashForm(TypedDict):
-    """The JSON form of a scheduled crash: its time, and the index of its cause (`source`) in the key `events`."""
+    """The JSON form of a scheduled crash: its time, and the index (`source`) of its entry in the key `events`."""
 
     at_ns: Nanoseconds
     source: Count

@@ -61,7 +61,7 @@ class Request:
     metrics: tuple[str, int] | None = None
 
     def certify(self, epoch: int) -> Credentials | None:
-        """Return new credentials for the node after `epoch` restarts; None without mutual TLS."""
+        """Return new credentials for a process of the node that has `epoch` restarts before it; None without TLS."""
         return None if self.authority is None else self.authority.issue(self.node, epoch)
 
     @property
@@ -142,7 +142,7 @@ def make_request(
 
 
 def metrics_address(text: str) -> tuple[str, int]:
-    """Return host and port of `9100` or `10.0.0.2:9100`; without a host, it is the loopback. Raises InputError."""
+    """Return host and port of `9100` or `10.0.0.2:9100`; the default host is the loopback. Raises InputError."""
     return split_address(text if ":" in text else f"{LOOPBACK}:{text}")
 
 

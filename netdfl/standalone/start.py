@@ -1,7 +1,7 @@
 """The start of a node without a supervisor: which run this is, whether it is a restart, and when the fleet starts.
 
-The node with the lowest number draws the run's id and its start, once all are ready. A restarted node asks any node
-that answers.
+The node with the lowest number draws the run's id, and decides on the fleet's start once all nodes are ready. A
+restarted node learns both from any node that answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from netdfl.transport.security.identity import Identity, plainly
 from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, SECRET, VERSION
 
 LEAD_NS = 1_000_000_000
-"""Nanoseconds between the decision on the fleet's start and that start, in which all nodes learn and measure it."""
+"""Nanoseconds between the decision on the fleet's start and that start, so that all nodes learn the time before it."""
 LAST_ASKED_NS = 200_000_000
 POLL_S = 0.1
 CALL_S = 1.0
@@ -74,7 +74,10 @@ class StartNegotiation:
         self.before = NodeRecord.read(request.directory)
 
     async def certify(self, epoch: int) -> None:
-        """Prove the node's identity from now on by new credentials, made for `epoch` restarts of the node."""
+        """Replace the credentials by which the node proves its identity, once it is known how often it has restarted.
+
+        `epoch` is the number of restarts. With 0, or without TLS, nothing changes.
+        """
         if epoch and self.credentials is not None:
             self.credentials = self.request.certify(epoch)
             await asyncio.gather(*(line.aclose() for line in self.lines.values()))

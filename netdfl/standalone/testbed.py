@@ -44,7 +44,7 @@ _WRITABLE = 0o777
 def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path:
     """Write the testbed of `scenario` into the new `folder`, and return its path. Raises InputError.
 
-    With `tls`, each node gets a file that proves its identity, and no other node's; else all get the fleet's secret.
+    With `tls`, each node gets only the file that proves its own identity; else all nodes get the fleet's secret.
     """
     check_empty(folder)
     check_joins(scenario)
