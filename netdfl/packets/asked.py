@@ -1,8 +1,9 @@
 """The load that a scenario asks of the packet forwarder, in bit/s, if every node sends as much as it can.
 
 The load has three upper bounds: the rate at which nodes can send, the rate at which they can receive, and the rate at
-which core links carry packets out of sites plus the traffic within sites. The smallest bound counts. A bound that
-includes something unlimited is no bound. If there is none, only nodes and links with a limit are counted.
+which core links carry packets out of sites plus the traffic within sites. The load is the smallest of them. A sum that
+includes an unlimited rate is no bound. If no bound is left, the load is the largest of what nodes send, what they
+receive and what core links carry out of sites, each summed over limited rates only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from netdfl.underlay.sites import CoreLink
 
 
 class _LinkLoad(NamedTuple):
-    """A sum of rates in bit/s; `is_bound` is false if something unlimited was left out of the sum."""
+    """A sum of rates in bit/s; `is_bound` is false if an unlimited rate was left out of the sum."""
 
     bps: float
     is_bound: bool

@@ -1,9 +1,9 @@
 """Core links for packets: each direction has one queue, which the packets of all edges that cross it enter one by one.
 
-A packet enters the core links of its way one after another, as at routers. At each it meets the link's state, its loss,
-its rate with the queue, and its delay. So TCP itself shares a core link. A link that is cut drops every packet that
-reaches it, even a packet that was sent before the cut. After a change of routes, packets that are already on the old
-route stay on it.
+A packet enters the core links of its route one after another, as at routers. Each link applies four stages to it: its
+state (up or cut), its loss, its rate with a queue, and its delay. So the TCP connections of edges that share a core
+link compete for its rate by themselves. A link that is cut drops every packet that reaches it, even a packet that was
+sent before the cut. After a change of routes, packets that are already on the old route stay on it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CoreQueue:
         self.losses: dict[Edge, Loss] = {}
 
     def of(self, edge: Edge) -> tuple[Stage, ...]:
-        """Return this link's stages (state, loss, rate, delay) for packets of `edge`; edges share all but the loss."""
+        """Return this link's stages (state, loss, rate, delay) for packets of `edge`; each edge has its own loss."""
         return self.state, self.losses.setdefault(edge, Loss()), self.rate, self.latency
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
@@ -49,7 +49,10 @@ class CoreQueue:
 
 @dataclass(slots=True)
 class PacketWay:
-    """The core links that the packets of one directed edge cross, and their stages (state, loss, rate, delay)."""
+    """The core links (`crossed`) that the packets of one directed edge cross, and the stages of these links (`behind`).
+
+    The stages, which are state, loss, rate and delay for each link, follow the stages of the edge itself on its `path`.
+    """
 
     crossed: tuple[CoreLink, ...]
     behind: Sequence[Stage]
@@ -62,9 +65,9 @@ class PacketWay:
         self.path = path
 
     def instead(self, crossed: tuple[CoreLink, ...], behind: Sequence[Stage]) -> Path | None:
-        """Replace the core links on the edge's path by `crossed`, whose stages are `behind`; return the new path.
+        """Replace the core links on the edge's path by the links `crossed` with their stages `behind`.
 
-        The edge's other stages stay the same. Return None if `note` has stored no path yet.
+        Return the new path, in which the edge's other stages are the same, or None if `note` has stored no path yet.
         """
         old, before, self.crossed, self.behind = self.path, len(self.behind), crossed, behind
         if old is None:
@@ -79,7 +82,10 @@ class PacketCore:
     """All core links of a fleet for packets, with their present values, and the route of each edge over them."""
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
-        """Begin with the underlay's configured link values. `streams` give each edge its own losses on core links."""
+        """Begin with the underlay's configured link values.
+
+        `streams` are the random streams, from which each edge gets losses of its own on each core link.
+        """
         self._underlay, self._streams = underlay, streams
         self._values = CoreValues(underlay.network)
         self._queues = {link: CoreQueue(self._values, link) for link in self._values.numbers}
@@ -106,7 +112,10 @@ class PacketCore:
         self._queues[link].losses[edge].model = None if part is None else part.build(seed)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a change of core links or of routes; return its effect on packets that are on their way."""
+        """Apply a scheduled change of core links or of routes; return its effect on packets in flight.
+
+        After a change of routes, `renewed` has the new path of each edge that got one.
+        """
         self.renewed = {}
         if "without" in event.parameters:
             self._reroute(event.parameters["without"])

@@ -1,8 +1,9 @@
 """The waits of packets in a device before the forwarder reads them, derived from TCP time stamps.
 
-The kernel does not report such waits. But TCP stamps a segment when it hands it to the device (RFC 7323, in
-milliseconds from an origin of each connection's own). So the difference between the reading and the stamp is least for
-the segment of a connection that waited least; the excess over that is a segment's wait.
+The kernel does not report such waits. But TCP writes a time stamp into a segment when it hands the segment to the
+device (RFC 7323, in milliseconds from an origin that each connection chooses). So the difference between the time of
+reading and the stamp is smallest for the segment of a connection that waited least; what the difference for another
+segment exceeds this minimum by is that segment's wait.
 """
 
 from __future__ import annotations

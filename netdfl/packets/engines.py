@@ -1,4 +1,4 @@
-"""The engines that apply link rules to packets: their abilities, and the choice for a scenario.
+"""The engines that apply link rules to packets: what each can do, and which one a scenario gets.
 
 - `tun`: a forwarder between TUN devices that runs netdfl's own rules; every rule, repeatable fates, and
   as many packets as one core carries.
@@ -51,10 +51,11 @@ class Tun(Forwarder):
 
 
 def open_engine(scenario: Scenario, *, trusted: bool = False) -> Tun | Netem:
-    """Return the engine for `scenario`, with its namespaces created.
+    """Return the engine for `scenario`, with a namespace created for each node.
 
-    With `trusted` it is always the forwarder, because the caller keeps the load within its capacity. Raises
-    MachineError if this machine can't run the engine.
+    With `trusted` it is always the forwarder, because the caller keeps the load within the forwarder's capacity. Where
+    links act on messages, it is a forwarder without link rules. Raises MachineError if this machine can't run the
+    engine.
     """
     world: Any = scenario.world
     size = scenario.num_nodes
@@ -74,9 +75,9 @@ def packet_links(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledE
 
 
 def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent]) -> str:
-    """Choose the engine: the forwarder if it can carry the load, else the kernel's queues.
+    """Return the engine: `tun` (the forwarder) if it can carry the load, else `netem` (the kernel's queues).
 
-    Raises MachineError if neither can.
+    A choice in the scenario's `world.engine` comes first. Raises MachineError if no engine is left.
     """
     wanted = getattr(scenario.world, "engine", "auto")
     asked = asked_bps(scenario, spec)

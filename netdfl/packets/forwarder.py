@@ -55,7 +55,7 @@ class Lane(EdgeState):
     __slots__ = ("counts",)
 
     def __init__(self, edge: Edge, path: Path, counts: PacketCounts, *, changing: bool) -> None:
-        """Begin on `path`, and count packets in `counts`, which an edge keeps when it gets another path.
+        """Begin on `path`, and count packets in `counts`, which an edge keeps when a new route gives it another path.
 
         `changing`: whether scheduled events will change links.
         """
@@ -99,9 +99,9 @@ class Forwarder:
         return time.monotonic_ns() - self._start_ns
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
-        """Carry packets from `start_ns` (monotonic clock) until `ended`; call `obey` when `control` has a command.
+        """Carry packets until `ended` is true; call `obey` whenever the file descriptor `control` is readable.
 
-        `control` is a file descriptor. Packets sent before the start wait in the devices.
+        `start_ns`, on the monotonic clock, is time 0 of the schedule. Packets that were sent earlier wait in devices.
         """
         self._start_ns = start_ns
         timer = NanosecondTimer()
@@ -159,7 +159,7 @@ class Forwarder:
             os.close(fd)
 
     def _rest(self, timer: NanosecondTimer) -> float:
-        """Return the next poll's time-out: 0 if an event is due soon, else -1 (none), with `timer` set to end it."""
+        """Return the next poll's time-out: 0 if an event is due soon, else -1 (none) and `timer` will wake the poll."""
         due = [at for at in (self._engine.next_ns(), self._events[0].at_ns if self._events else None) if at is not None]
         if not due:
             return -1

@@ -2,7 +2,8 @@
 
     python -m netdfl.packets.handover NODE TCP SOCKET COMMAND ...
 Only this process needs NET_ADMIN; the node is unprivileged. The device and its namespace travel as file descriptors
-through the socket of the forwarder, which needs no privilege: it reads and writes them from where it is.
+through the socket of the forwarder. The forwarder needs no privilege: it can read and write the device without entering
+the namespace.
 """
 
 from __future__ import annotations

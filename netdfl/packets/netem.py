@@ -118,7 +118,10 @@ def _serial(shape: object) -> tuple[float | None, int]:
 
 
 class Netem:
-    """The links of a fleet in the kernel, created and changed in one thread, which stays in the hub namespace."""
+    """The links of a fleet in the kernel, which join the nodes' namespaces by one more namespace, the hub.
+
+    The thread that makes and calls this object must be in the hub's namespace.
+    """
 
     name: ClassVar[str] = "netem"
 
@@ -182,9 +185,9 @@ class Netem:
             self._hub.tc(how, wanted["kind"], self._ports[edge[1]], (one - _ROOT) << 16, parent=one, **parameters)
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
-        """Apply scheduled link changes from `start_ns` (monotonic clock) until `ended`; obey commands meanwhile.
+        """Apply scheduled link changes until `ended` is true; call `obey` whenever `control` is readable.
 
-        `obey` is called when the file descriptor `control` has a command.
+        `control` is a file descriptor; `start_ns`, on the monotonic clock, is time 0 of the schedule.
         """
         while not self.ended:
             now_ns = time.monotonic_ns() - start_ns

@@ -1,4 +1,4 @@
-"""The client of the packet process, for one network of namespaces from its creation to its final counts."""
+"""The client of the packet process, which creates the namespaces of one fleet and carries packets between them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class PacketNetwork:
     def __init__(self, scenario: Path, directory: Path, *, trusted: bool = False, socket: str = "") -> None:
         """Start to create the network for the scenario file `scenario`, which was loaded from `directory`.
 
-        `trusted` says that the caller keeps the load within the engine's capacity, whatever the sum of the rates.
-        Nodes that make their own devices hand them over at `socket`.
+        With `trusted`, the sum of the links' rates may exceed the engine's capacity, because the caller keeps the load
+        within it. If `socket` is not empty, nodes create their own devices and hand them over at this path.
         """
         self.process = subprocess.Popen(
             [sys.executable, "-m", "netdfl.packets.process"],
@@ -92,7 +92,7 @@ class PacketNetwork:
 
 
 class SupervisedNetwork:
-    """The packet network of one run of `scenario`, which reports the death of its process."""
+    """The packet network of one run, with a task that reports if the packet process dies during the run."""
 
     def __init__(self, network: PacketNetwork, scenario: Scenario, tcp: str, directory: RunDirectory) -> None:
         """Take over `network`, which is being created; at the end write packet counts by edge to `directory`."""

@@ -6,8 +6,8 @@
                                              or {"error": "..."}
     {"start_ns": 4711}                       packets flow from this moment of the monotonic clock on
     {"stop": true}                        -> {"counts": {...}}, and it ends
-The end of its input ends it, and with it every device and namespace that it made: so a dead supervisor
-leaves nothing. It never touches what existed before it, and imports neither torch nor grpc.
+The process ends when its input does, and every device and namespace that it made ends with it: so a dead supervisor
+leaves nothing behind. It never changes devices that existed before it, and imports neither torch nor grpc.
 """
 
 from __future__ import annotations

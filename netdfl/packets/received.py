@@ -28,14 +28,17 @@ class HandedOverForwarder(Forwarder):
     """A forwarder whose devices come from containers, at any time and again after a restart."""
 
     def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int, listener: socket.socket) -> None:
-        """Accept devices from `listener`; packets for a node without a device are dropped with the reason `device`."""
+        """Accept devices that containers send to `listener`.
+
+        Packets for a node whose device has not come are dropped with the reason `device`.
+        """
         super().__init__(links, events, num_nodes)
         self.lines: dict[int, socket.socket] = {}
         self.listener = listener
         self.calls[listener.fileno()] = self.accept
 
     def accept(self) -> None:
-        """Accept a node's connection and its device; the connection's end signals the node's end."""
+        """Accept a node's connection and its device; when the connection ends, the node has ended."""
         line, _ = self.listener.accept()
         line.settimeout(_HANDED_OVER_S)
         taken = take_over(line)
@@ -105,7 +108,7 @@ def open_received(scenario: Scenario, path: Path) -> HandedOverForwarder:
 
 
 def listen(path: Path, backlog: int) -> socket.socket:
-    """Return a socket at `path` for all users of this machine; an earlier one is replaced."""
+    """Return a listening Unix socket at `path` for all users of this machine; an earlier socket there is replaced."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))

@@ -73,11 +73,12 @@ def fit(times: Times) -> TcpTable:
 
 
 def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int, ...]:
-    """Return the mean time, in microseconds, of the messages in each slice of their order by time.
+    """Sort messages by their time, cut them into slices, and return the mean time of each slice in microseconds.
 
     Args:
         latest_first: the times of the messages in ns, the longest first.
-        later: the share of messages that are later than each slice's beginning, falling from slice to slice.
+        later: for each slice, the share of all messages that take longer than the shortest time in the slice. The
+            shares fall from slice to slice, so the slice of the longest times is the last one.
     """
     count, sums = len(latest_first), [0.0, *accumulate(latest_first)]
 
@@ -105,7 +106,7 @@ class ComparedShare(NamedTuple):
     """A share of messages, measured and predicted, with the standard error of the difference.
 
     Messages of one connection resemble each other, so the standard error, `error`, comes from the differences between
-    connections. It would be `least` if messages were independent, and is never below it.
+    connections. If messages were independent, the standard error would be `least`; `error` is never below that.
     """
 
     measured: float
@@ -115,7 +116,10 @@ class ComparedShare(NamedTuple):
 
     @classmethod
     def of(cls, connections: Sequence[Sequence[bool]], predicted: float) -> ComparedShare:
-        """Return the share of true values among all connections' messages, compared with the share `predicted`."""
+        """Return the comparison of a measured share with the share `predicted`.
+
+        `connections` has, for each connection and each of its messages, whether the message counts in the share.
+        """
         shares = [fmean(each) for each in connections]
         measured, count = fmean(_all(connections)), len(_all(connections))
         middle = (measured + predicted) / 2
@@ -262,7 +266,10 @@ def _excess_ns(cell: CalibrationCell, times: Sequence[float]) -> list[float]:
 
 
 def _late(table: TcpTable, cell: CalibrationCell, times: Sequence[float]) -> list[bool]:
-    """Return which messages had a time-out: their excess delay is at least 0.9 time-outs."""
+    """Return, for each message, whether TCP had a time-out.
+
+    It had one if the message took more than 0.9 time-outs longer than on a link without loss.
+    """
     timeout_ns = table.timeout_ns + table.timeout_rtts * cell.rtt_ns
     return [each > 0.9 * timeout_ns for each in _excess_ns(cell, times)]
 

@@ -1,10 +1,10 @@
 """Measurements of messages over real TCP in namespaces, by loss, round-trip time, rate and size.
 
-Every cell has its own connections, each between two namespaces, side by side. A connection carries one message at a
-time, after a pause, timed from the first write to the last byte read. A dead connection is replaced. The first message
-between each two namespaces is a warm-up and does not count. Losses act both ways, so on acknowledgements too; the rate
-acts on the data's way. The lossless cells, whose times are short, come first and alone, so that nothing delays their
-packets.
+A cell is a combination of these conditions. Every cell has its own connections, each between two namespaces, side by
+side. A connection carries one message at a time, after a pause, timed from the first write to the last byte read. A
+dead connection is replaced. The first message between each two namespaces is a warm-up and does not count. Losses act
+in both directions, so on acknowledgements too; the rate acts in the direction of the data. The lossless cells, whose
+times are short, are measured before all others, so that no other packets delay theirs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RTTS_NS = (40_000_000, 100_000_000)
 RATES_BPS = (10e6, 100e6)
 PAUSE_S = 0.5
 GIVE_UP_S = 60.0
-"""Longest time of a message before its connection counts as dead; as for a call of the gRPC transport."""
+"""The longest time that a message may take before its connection counts as dead; the gRPC transport has the same."""
 _APART_S = 0.025  # between the beginnings of two connections: together they would come in a burst
 _PORT = 9002
 _SCENARIO = """
@@ -75,9 +75,9 @@ _PLAN = {
 }
 """The number of connections, and of messages on each, by message size and then by loss.
 
-There are as many messages as the means need, whose tails are heavy where losses repeat. They are on as many connections
-as make all cells end within some minutes. With twice as many connections at losses of 1 to 10 % the forwarder falls
-behind, and its lateness is measured instead.
+The number of messages is large enough for the means, although the times have heavy tails where losses repeat. They are
+spread over so many connections that all cells end within some minutes. With twice as many connections at losses of 1 to
+10 % the forwarder can't keep up, and its lateness is measured instead of TCP's.
 """
 
 Times = Mapping[CalibrationCell, Sequence[Sequence[float]]]
@@ -102,9 +102,9 @@ def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
 def measure(
     cells: Sequence[CalibrationCell], seed: int, scale: float = 1.0, note: Callable[[str], None] = print
 ) -> Times:
-    """Time the messages of some cells; `scale` multiplies their number on each connection.
+    """Measure the times of the messages of some cells; `scale` multiplies the number of messages on each connection.
 
-    Raises MachineError if namespaces can't be made, RunError if packets were too late for true times.
+    Raises MachineError if namespaces can't be made, RunError if this machine was too slow to carry packets in time.
     """
     times: dict[CalibrationCell, list[list[float]]] = {}
     for lossy in (False, True):
@@ -188,7 +188,7 @@ def _times(network: PacketNetwork, src: int, nbytes: int, count: int) -> list[fl
 def _timed(out: socket.socket, into: socket.socket, nbytes: int) -> float:
     """Return the seconds that a message of `nbytes` bytes takes from socket `out` to `into`, after a pause.
 
-    The result is infinite if it takes too long.
+    The result is infinite if the message takes longer than `GIVE_UP_S`, or the connection breaks.
     """
     time.sleep(PAUSE_S)
     began = time.monotonic_ns()
