@@ -46,8 +46,8 @@ class Blame:
         base: the outcome of the run itself.
         candidates: all possible causes.
         bare: the outcome of the rerun without any of them; None before it is made.
-        rows: the candidates that were each taken out alone, with the outcomes.
-        left: the number of candidates that were not taken out alone.
+        rows: the candidates that were each taken out in a rerun of its own, with the outcomes.
+        left: the number of candidates that got no rerun of their own.
         found: the set of candidates that explains nine tenths of the gain of `bare`; None without a gain, or before the
             search.
         without: the outcome of the rerun without the set `found`.
@@ -103,7 +103,7 @@ class Blame:
         return sorted(self.rows, key=lambda row: inf if (gain := self.gain(row.outcome)) is None else -gain)
 
     def alone(self, candidate: Candidate) -> float | None:
-        """Return the gain of the rerun without this possible cause alone.
+        """Return the gain of the rerun in which only `candidate` is taken out.
 
         None means that no such rerun was made, or that it misses the target.
         """
@@ -159,7 +159,10 @@ class _SetSearch:
         self.best: Sequence[Candidate] = blame.candidates
 
     def begin(self) -> Sequence[Candidate]:
-        """Return the 1, 2, 4, ... possible causes of largest gain: the fewest that explain the cost, else all."""
+        """Return the first set from which causes can be left out: the 1, 2, 4, ... causes with the largest gains.
+
+        It is the smallest of these sets that explains nine tenths of the gap, or all possible causes if none does.
+        """
         ordered = _by_gain(self._blame)
         return next((few for few in _doubled(ordered) if self.holds(few)), ordered)
 
@@ -192,7 +195,7 @@ def _doubled(ordered: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
 
 
 def _by_gain(blame: Blame) -> Sequence[Candidate]:
-    """Return all possible causes: first those that were taken out alone, the largest gain first, then the others."""
+    """Return all possible causes: those that had a rerun of their own by their gain, the largest first, then others."""
     first = [row.candidate for row in blame.ordered()]
     tabled: Collection[Candidate] = set(first)
     return [*first, *(each for each in blame.candidates if each not in tabled)]

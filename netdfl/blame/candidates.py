@@ -80,7 +80,7 @@ def find_candidates(
 
 
 def _slow(compute: ComputeTime, clients: Sequence[NodeId], rounds: int) -> Iterator[Candidate]:
-    """Yield, as possible causes, the clients that take longer than the median of the others in some round."""
+    """Yield, as possible causes, the clients that compute longer than the median of the other clients in some round."""
     found: set[NodeId] = set()
     for round in range(rounds if len(clients) > 1 else 0):
         times = sorted((compute(node, round), node) for node in clients)

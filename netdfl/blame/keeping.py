@@ -1,8 +1,8 @@
 """The results of blame, stored in the run's directory for its page.
 
-For the first rows of the table of possible causes, the page also shows from where on the run and the run without that
-row's cause differ. So these runs are made once more, as a table needs no records. Their records lie in a temporary
-folder.
+For the first rows of the table of possible causes, the page also shows from which moment on the run and the rerun
+without that row's cause differ. The search for causes keeps no records of reruns, so these reruns are made once more.
+Their records lie in a temporary folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from netdfl.scenario.loading.resolved import plain_to_yaml, to_plain
 
 
 def page_runs(asked: RunBlame) -> int:
-    """Return the most runs made for the page: the run itself, and one without each of a few possible causes."""
+    """Return how many runs are made for the page at most: the run itself, and one without each of a few causes."""
     few = min(MOST_SHOWN, len(asked.likely))
     return few + bool(few)
 

@@ -118,9 +118,9 @@ def _waits(run: Run, at_s: float, nodes: Sequence[NodeId]) -> Iterator[_Bar]:
 def _stuck(
     bars: Sequence[_Bar], stuck: Mapping[NodeId, float], end_s: float, nodes: Collection[NodeId]
 ) -> Iterator[_Bar]:
-    """Yield a bar of the picture for each wait without an end, of the nodes in `stuck` (with their stall's begin).
+    """Yield a bar of the picture for the endless wait of each node in `stuck`, which also has when its stall began.
 
-    It begins with the stall, or where the node's last bar in `bars` ends, if that is later.
+    The bar lasts to the end of the run. It begins with the stall, or after the node's last bar in `bars`.
     """
     for node, began in stuck.items():
         since = max([began, *(bar.until for bar in bars if bar.node == node)])

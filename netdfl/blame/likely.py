@@ -14,7 +14,7 @@ from netdfl.record.base import WaitEnd, WaitRecord
 def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Candidate]:
     """Sort possible causes: events and bottlenecks first, then the others by time on the critical path.
 
-    `rows` is the run's record, which does not say what of that time an event or a bottleneck takes.
+    The run's record, `rows`, does not say how much of that time is due to an event or a bottleneck.
     """
     times, deadlines = _times(rows)
 
@@ -30,10 +30,11 @@ def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Ca
 
 
 def _times(rows: MemoryStore) -> tuple[dict[tuple[NodeId, ...], float], dict[NodeId, float]]:
-    """Return the times in ns of the critical path of the run recorded in `rows`: of each link and node, and deadline.
+    """Return the time in ns on a run's critical path that is due to each link and node, and to each node's deadline.
 
-    A link, with the key (sender, receiver), takes the waits for its messages; a node, with the key (node,), takes its
-    computing. A node's deadline takes the waits that it ended, which the links of the missing messages take, too.
+    Waits for a message count for its link, with the key (sender, receiver); computing counts for the node, with the key
+    (node,). A wait that a deadline ended counts for that deadline, and also for the links of the missing messages.
+    `rows` is the run's record.
     """
     found: dict[tuple[NodeId, ...], float] = defaultdict(float)
     deadlines: dict[NodeId, float] = defaultdict(float)

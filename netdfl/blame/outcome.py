@@ -41,7 +41,7 @@ class PlayOutcome:
 
 
 def outcome_of(run: ExploredRun, drawn: int = 0) -> PlayOutcome:
-    """Return the outcome of a run that is kept in memory; `drawn` is passed on to the outcome."""
+    """Return the outcome of a run whose record is in memory; `drawn` is described at `PlayOutcome`."""
     found: dict[str, list[FigureAt]] = {}
     for at_ns, node, round, name, value in run.rows.measured:
         if node is None and isfinite(value):

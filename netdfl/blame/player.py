@@ -116,15 +116,15 @@ class CounterfactualPlayer:
         self.played = 0
 
     def known(self, candidates: Collection[Candidate]) -> bool:
-        """Whether the journal has the outcome of the scenario without the possible causes `candidates`."""
+        """Return whether the journal has the outcome of the scenario without the possible causes `candidates`."""
         return self._key(self.variants.without(candidates)) in self._journal.plays
 
     def play(self, candidates: Collection[Candidate]) -> PlayOutcome:
         """Return the outcome of the scenario without `candidates` (possible causes), from the journal or by a run.
 
         Raises:
-            InputError: The run took longer than it may.
-            RunError: netdfl itself broke.
+            InputError: The run reached its time limit.
+            RunError: The run failed by an error inside netdfl.
         """
         plain = self.variants.without(candidates)
         key = self._key(plain)
@@ -150,7 +150,7 @@ class CounterfactualPlayer:
 
 
 def checked(run: ExploredRun) -> ExploredRun:
-    """Return `run` if it ended by itself. Raises InputError if it reached its time limit, and RunError if it broke."""
+    """Return `run`. Raises InputError if it reached its time limit, and RunError if an error inside netdfl ended it."""
     if isinstance(run.error, RunTimeout):
         raise InputError(str(run.error))
     if run.broke:

@@ -1,8 +1,8 @@
 """The scenario without some possible causes: a file of its own, in which other messages meet the same random losses.
 
 Random draws that are keyed by a message's name stay the same by themselves. Where a loss rule has memory, the losses of
-the run are written out, message by message. A message that the run did not have is then lost at random, at the rule's
-mean.
+the run are written out, message by message. A message that the run did not have is then lost at random, with the rule's
+mean probability.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ def open_blame(
         limits: the most runs to make.
 
     Raises:
-        InputError: `but` names no kind of candidate. Or the run was on the real clock, or does not repeat itself, or
-            its target is a metric that it lacks.
+        InputError: `but` has a name that is no kind of candidate. Or the run was made on the real clock, or a
+            repetition differs from it, or it lacks the metric of `target`.
     """
     _check_kinds(but)
     run = open_run(path)
@@ -145,7 +145,7 @@ def default_folder(path: Path) -> Path:
 
 
 def blamable(run: Run) -> Scenario:
-    """Return the scenario of a run, after checking that it can be repeated exactly. Raises InputError."""
+    """Return the scenario of `run`. Raises InputError if the run can't be repeated exactly."""
     scenario = load(run.path / "scenario.yaml")
     if not isinstance(scenario.world, SimulatedOptions):
         raise InputError(
@@ -163,7 +163,7 @@ def _not_exact(scenario: Scenario) -> str:
 
 
 def _with_measured(scenario: Scenario, file: Path) -> Scenario:
-    """Return the scenario with the compute times that its run measured, if it did."""
+    """Return the scenario with the compute times that its run measured and wrote to `file`, if it measured any."""
     world = scenario.world
     assert isinstance(world, SimulatedOptions)
     compute: Part = world.compute

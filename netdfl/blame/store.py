@@ -3,7 +3,7 @@
 The key is a hash of the inputs: the bytes of the node's whole state, and its view of the graph in the round. The number
 of the round would not do, for in another rerun the node may have received other messages before it.
 
-Relies on: a local round that depends on its node, its round, the state and the view alone, as netdfl's own parts do.
+Relies on: a local round depends on nothing but its node, its number, the state and the view, as netdfl's own parts do.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ STORE_BYTES = 512 << 20
 
 
 class LocalRoundStore:
-    """A store of local rounds in memory, gone with its process.
+    """A store of the outcomes of local rounds, in the memory of one process.
 
-    Rounds for which it has no memory left are trained each time.
+    Once the store is full, further rounds are trained each time.
 
     Attributes:
         recalled: the number of rounds that the store answered.
@@ -33,13 +33,13 @@ class LocalRoundStore:
     """
 
     def __init__(self, most_bytes: int = STORE_BYTES) -> None:
-        """Begin empty; hold at most `most_bytes` of vectors."""
+        """Begin empty; hold vectors of at most `most_bytes` bytes in total."""
         self.most_bytes, self.nbytes = most_bytes, 0
         self.recalled = self.trained = 0
         self._kept: dict[str, Trained] = {}
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the outcome of a local round: from the store if it is there, else by training."""
+        """Return the outcome of a local round: from the store if that has it, else by training."""
         key = key_of(round, task)
         if key is not None and key in self._kept:
             self.recalled += 1

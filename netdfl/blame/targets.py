@@ -38,7 +38,7 @@ class BlameTarget:
         return self.name == "end" or self.at_least is not None or self.at_most is not None
 
     def cost(self, outcome: PlayOutcome) -> float | None:
-        """Return the cost of a run: ns, bytes, or the last accuracy times -1; None if the run misses the target."""
+        """Return the cost of a run: ns, bytes, or minus the metric's last value; None if the run misses the target."""
         if self.name == "end":
             return outcome.end_ns if outcome.whole else None
         if self.name == "bytes":
@@ -63,7 +63,7 @@ class BlameTarget:
         return f"{int(cost):,} bytes" if self.name == "bytes" else f"{-cost:.2%}"
 
     def gain_told(self, gain: float, of: float) -> str:
-        """Return a gain as text, with its share of `of`, which is the cost of the run."""
+        """Return a gain as text, with the percentage of the run's cost `of` that it is."""
         if not gain:
             return "nothing"
         if not self.is_time and self.name != "bytes":

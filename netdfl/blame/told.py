@@ -29,7 +29,10 @@ def table_of(blame: Blame) -> list[tuple[str, ...]]:
 
 
 def order_of(blame: Blame, row: BlameRow) -> list[float | None]:
-    """Return, for each column, the number by which the table can be sorted for this row; None where there is none."""
+    """Return, for each column of the table, the number that stands for this row when the table is sorted by the column.
+
+    None stands for a cell without a number.
+    """
     reached = blame.target.reached(blame.base) if blame.target.figure and blame.target.is_time else None
     cost = None if row.outcome is None else blame.target.cost(row.outcome)
     found: list[float | None] = [None, cost, blame.gain(row.outcome)]
@@ -80,7 +83,10 @@ def _them(blame: Blame) -> str:
 
 
 def _not_added_up(blame: Blame) -> str:
-    """Return a sentence if the gains of single causes don't add up to the gain of all in the set; empty if they do."""
+    """Return a sentence if the gains of single causes don't add up to the gain of the whole set; empty if they do.
+
+    The gain of a single cause is the gain of the rerun in which only that cause is taken out.
+    """
     found, whole = blame.found or (), blame.gain(blame.without)
     gains = [blame.alone(each) for each in found]
     if len(found) < 2 or whole is None:
