@@ -15,8 +15,8 @@ class RunComparison(TypedDict):
 
     Attributes:
         runs: the names of the runs.
-        warnings: what a reader has to know before the figures of each run, if there is something.
-        figures: for each column of a list of runs, the value of each run.
+        warnings: for each run that has warnings, what a reader has to know before its figures.
+        figures: for each column of a list of runs in which some run has a value, the value of each run.
         differences: for each key in which the scenarios differ, the value of each run; and for each module, named file
             or package, a part of its digest or its version.
     """

@@ -27,7 +27,7 @@ _TERM = re.compile(
 VERDICTS = ("pass", "done", "fail", "unknown")
 """Words of a filter that are not searched in the reasons of a verdict.
 
-So "nothing passes between nodes 0 and 3" is no `pass`.
+So the word `pass` does not select a run that failed because "nothing passes between nodes 0 and 3".
 """
 _ORDERS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -58,7 +58,7 @@ def as_number(text: str) -> Number | None:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of a filter, such as `lr > 0.1`. A run without the key does not meet it."""
+    """A condition of a filter, such as `lr > 0.1`. A run without the key does not meet the condition."""
 
     key: str
     sign: str
@@ -95,9 +95,9 @@ def _fit(mine: Number, asked: Number) -> bool:
 
 
 def _in_order(sign: str, mine: str, asked: str) -> bool:
-    """Return whether the date `mine` is before or after `asked`, as the comparison `sign` demands.
+    """Return whether the date `mine` is before or after `asked`, as the comparison `sign` (such as `>=`) demands.
 
-    Only so much of the date counts as `asked` has: `>= 2026-11-20` includes the whole day.
+    `mine` is cut to the length of `asked`, so that `>= 2026-11-20` includes the whole day.
     """
     cut = mine[: len(asked)]
     return {"<": cut < asked, "<=": cut <= asked, ">": cut > asked, ">=": cut >= asked}[sign]
@@ -136,7 +136,10 @@ class Filter:
         return [row for row in rows if self._words_are_in(row) and all(c.holds(row, name) for c, name in columns)]
 
     def hint(self, rows: Sequence[RunRow]) -> str:
-        """Return which keys of scenarios the filter may have meant where it names columns; empty if there are none."""
+        """Return a question to the user: whether keys of scenarios were meant where the filter names columns.
+
+        The text is empty if no key ends with the name of such a column, as `links.default.loss` ends with `loss`.
+        """
         names = Names(rows)
         told = [(each.key, key) for each in self.conditions if (key := _meant(each, names, rows)) is not None]
         return " ".join(f"{name} is {_what(name)}; did you mean {key}?" for name, key in told)
@@ -178,7 +181,7 @@ class Names:
         """Return the column, the metric, or the full key, that `name` stands for.
 
         Of several keys that end with `name`, those with different values in the runs are preferred, then those with the
-        fewest dots. A metric of a task is found by its own name where no key is.
+        fewest dots. If no key ends with it, `name` may be a task's metric without the prefix `test_`.
 
         Raises:
             InputError: No key ends with `name`, or several are equally good.
@@ -201,7 +204,10 @@ class Names:
         return name in self._keys
 
     def hidden_keys(self, name: str) -> Sequence[str]:
-        """Return the keys that end with the name of a column or metric, which comes before them; likeliest first."""
+        """Return the keys that end with `name` but that it does not stand for, as it names a column or metric, too.
+
+        The likeliest key comes first. No keys are returned if `name` is neither a column nor a metric.
+        """
         if OTHER_NAMES.get(name, name) not in (*COLUMNS, *self._metrics):
             return ()
         return [key for _, key in sorted({*self._ending(name, self._keys), *self._ending(name, self._short)})]

@@ -24,7 +24,7 @@ SHORT: Mapping[str, Sequence[str]] = {
     "dataset": ("name",),
     "model": ("name",),
 }
-"""The keys that a value in one word stands for, by the key before it: `loss: 5%` is `loss: {probability: 5%}`."""
+"""The inner keys that a scenario may leave out, by the key around them: `loss: 5%` is `loss: {probability: 5%}`."""
 _KEY = re.compile(r"^(?=[^\s#])", re.MULTILINE)
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*:\s")
 _JOINED = re.compile(r"[&*]")
@@ -79,7 +79,7 @@ def differing(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> list[str]:
 
 
 def group_names(scenarios: Mapping[str, Keys]) -> dict[str, str]:
-    """Return a name for each run's group: runs whose scenarios differ in the seed alone share a name.
+    """Return a name for each run's group: runs whose scenarios differ only in the seed form a group.
 
     A name has only the keys that are needed to tell the groups apart.
     """

@@ -79,7 +79,7 @@ def _checked(tag: str) -> str:
 
 
 def read_labels(run: Path) -> Labels:
-    """Return the labels of a run; empty ones if nobody gave any. Raises InputError if the file is damaged."""
+    """Return the labels of a run; empty ones if it has no file of labels. Raises InputError if the file is damaged."""
     found = read_form(run / FILE, LABELS)
     return NO_LABELS if found is None else Labels.of(found)
 

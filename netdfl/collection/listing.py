@@ -35,8 +35,7 @@ class ListRequest:
         down: sort the largest, or newest, first.
         by: the column or key by which the runs are grouped; empty for no groups.
         archived: list archived runs, too.
-        columns: the columns and keys to show, in place of the usual ones; empty for those. Of groups, the figures
-            whose means are shown.
+        columns: the columns and keys to show; empty for the usual ones. For groups, the figures whose means are shown.
     """
 
     filter: str = ""
@@ -88,7 +87,7 @@ class RunList:
         total: the number of all runs in the folder.
         num_archived: the number of archived runs that are left out.
         keys: the keys in which the scenarios of these runs differ, those with the most values first.
-        implied: the differing keys that come with the value of another one, such as parameters of one algorithm.
+        implied: the differing keys that only the value of another key brings in, such as parameters of one algorithm.
         by: the full name of the column or key by which the runs are grouped; empty for no groups.
         columns: the full names of the columns and keys that were asked for; empty for the usual ones.
         metrics: the metrics that these runs have beside the columns, metrics of tasks first.

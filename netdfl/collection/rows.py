@@ -32,7 +32,7 @@ FACTS = (*SETTINGS, "accuracy", "loss", "error", "nbytes", *DURATIONS, "stalls")
 COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note", "reasons")
 """The columns of a row, beside the keys of its scenario."""
 OF_FLEETS = ("train_loss", "consensus_distance", "weight_sum")
-"""Final metrics of a run that only some lists have as columns, as metrics of tasks."""
+"""Final metrics of a run that, like the metrics of tasks, are columns only in some lists."""
 OTHER_NAMES = {
     "date": "started",
     "scenario": "name",
@@ -67,7 +67,7 @@ class RunRow:
         facts: the last values of the metrics of the run, and its main settings, by column; beside `FACTS` also
             metrics that its task defines, such as `test_mae`.
         rounds_done: the rounds that an unfinished run has done; None if they are not known.
-        tags: the tags of the run: those of its labels and its scenario, then the names of the folders it lies in.
+        tags: the tags of the run: those of its labels and its scenario, then the names of the folders around the run.
         labels: the labels that somebody gave to the run.
         keys: the keys of its scenario with their values; among several runs also the sources in which these differ.
         sources: its modules, named files and packages; None if they are not known.
@@ -121,14 +121,14 @@ def metric_names(rows: Iterable[RunRow]) -> list[str]:
 
 
 def read_rows(paths: Iterable[Path], root: Path) -> list[RunRow]:
-    """Return the rows of several runs in the folder `root`, told apart by their sources too."""
+    """Return the rows of several runs in the folder `root`, with keys for the sources in which the runs differ."""
     return tell_apart([read_row(path, root) for path in paths])
 
 
 def tell_apart(rows: Sequence[RunRow]) -> list[RunRow]:
     """Return the rows with further keys: the modules, named files and packages in which these runs differ.
 
-    Runs of two texts of a module are two experiments, though their scenarios are the same.
+    Runs with different versions of a module are different experiments, even if their scenarios are the same.
     """
     differ = differing_sources({str(row.path): row.sources for row in rows})
     return [

@@ -78,7 +78,7 @@ ABOUT: Mapping[str, str] = {
     "round_totals": "counts of all messages by kind, life of the sender, round and fate; until_s: when the last ended",
 }
 SAMPLED = "sampled_runs"
-"""The table of runs that record a row only for some of their messages, and counts for the others."""
+"""The name of the table of runs that recorded rows for some of their messages, and only counts of the others."""
 MEMORY = "1GiB"
 
 
@@ -142,7 +142,7 @@ def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = N
 
 
 def _wanted(sql: str) -> Sequence[TableName | TotalsName]:
-    """Return the tables that a query names; `messages` comes first where the others are computed from it."""
+    """Return the tables that a query names, after `messages` if one of them is computed from that table."""
     named = [table for table in (*TABLES, *TOTALS) if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]
     counts = "messages" not in named and any(table in TOTALS for table in named)
     return ["messages", *named] if counts else named
@@ -157,7 +157,7 @@ def _is_sound(path: Path) -> bool:
 
 
 def _records_all(path: Path) -> bool:
-    """Return whether a run recorded a row for every message; a run without a note about this did."""
+    """Return whether a run recorded a row for every message; a run without a readable file about sampling did."""
     try:
         found = read_form(path / SAMPLING, SAMPLING_FORM)
         return found is None or Sampling.of(found["messages"]).is_all
@@ -188,7 +188,7 @@ def _fill(database: DuckDBPyConnection, rows: Sequence[RunRow]) -> None:
 
 
 def _make(database: DuckDBPyConnection, table: str, types: Mapping[str, str], rows: Sequence[Sequence[object]]) -> None:
-    """Create a table with these rows. They are passed by columns, as each row alone would take milliseconds."""
+    """Create a table with `rows`, which are passed by columns, because each row on its own would take milliseconds."""
     database.execute(f"CREATE TEMP TABLE {table} ({', '.join(f'{name} {kind}' for name, kind in types.items())})")
     if rows:
         parts = [f"unnest(?::{kind}[]) AS {name}" for name, kind in types.items()]

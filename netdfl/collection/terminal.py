@@ -26,7 +26,7 @@ MOST_PRINTED = 1000
 
 
 def said(column: str, value: Value) -> str:
-    """Return a value as text for people; `column` decides on its unit."""
+    """Return the value of a column as text for people, in the column's unit."""
     if value is None or value == "":
         return "–"
     if isinstance(value, str):
@@ -101,7 +101,7 @@ def group_lines(found: RunList, most: int) -> list[str]:
 
 
 def show_lines(row: RunRow) -> list[str]:
-    """Return one run as text: all that a list of runs has about it."""
+    """Return one run as text: everything that a row of a list of runs has about the run."""
     labels = row.labels
     facts = [(name, said(name, value)) for name, value in row.facts.items() if value is not None]
     own = [("tags", ", ".join(row.tags)), ("note", labels.note), ("archived", "yes" if labels.archived else "")]
@@ -113,7 +113,7 @@ def show_lines(row: RunRow) -> list[str]:
 
 
 def grid_of_pairs(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return pairs of a name and a value as lines, with the values below each other."""
+    """Return pairs of a name and a value as lines, a line for each pair, with the values aligned."""
     wide = max((len(name) for name, _ in pairs), default=0)
     return [f"{name.ljust(wide)}  {text}" for name, text in pairs]
 
@@ -135,7 +135,10 @@ def compared_lines(found: RunComparison) -> list[str]:
 
 
 def _sameness(found: RunComparison) -> str:
-    """Return what runs whose scenarios differ in no key beside the columns have in common, as a sentence."""
+    """Return a sentence for compared runs whose scenarios are the same, except for settings that are columns.
+
+    It names these settings, such as the seed, with the values of the runs.
+    """
     apart = {name: list(dict.fromkeys(of.values())) for name in SETTINGS if (of := found["figures"].get(name))}
     told = [f"the {name}: {', '.join(said(name, x) for x in values)}" for name, values in apart.items() if values[1:]]
     return f"their scenarios are the same but for {'; '.join(told)}" if told else SAME

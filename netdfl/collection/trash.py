@@ -17,10 +17,11 @@ TRASH = ".trash"
 def throw_away(path: Path, root: Path) -> Path:
     """Move a run of the folder `root` to `root/.trash`, and return its new place.
 
-    The link `latest` beside it then points at the newest run that is left; a link by which a sweep names it is removed.
+    The link `latest` beside the run then points at the newest run that is left. The readable link that a sweep made to
+    the run is removed.
 
     Raises:
-        InputError: The run goes on, lies outside of the folder, or is the folder itself; or the disk refuses.
+        InputError: The run is still running, lies outside of the folder, or is the folder; or the disk refuses.
     """
     run = run_within(path, root)
     folder = root.resolve()

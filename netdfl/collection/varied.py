@@ -14,8 +14,8 @@ class VariedKeys(NamedTuple):
 
     Attributes:
         telling: the keys that tell runs apart, those with the most values first.
-        implied: the keys that follow from another one: keys that only some runs have because of it, such as the
-            parameters of one algorithm, and parameters of algorithms that have their defaults everywhere.
+        implied: the keys that follow from another key: those that a run has only if the other key has a certain value,
+            such as the parameters of one algorithm, and parameters of algorithms that have their defaults everywhere.
     """
 
     telling: Sequence[str]
@@ -23,7 +23,7 @@ class VariedKeys(NamedTuple):
 
 
 def varied(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> VariedKeys:
-    """Return the keys in which scenarios differ, without those in `but`, from which others may still follow."""
+    """Return the keys in which scenarios differ, without those in `but`; a key can follow from one in `but`, too."""
     differ = sorted(differing(scenarios), key=lambda key: not _is_short(key))
     told = {key: len({each[key] for each in scenarios if key in each}) for key in differ}
 
