@@ -32,8 +32,8 @@ POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
 def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette:
     """Return an application that answers about the runs of `folder`, at paths below `/TOKEN/`.
 
-    With `write` it also takes orders that change labels of runs, throw runs away, or repeat runs with other values.
-    Runs that were started by such an order end with the application.
+    With `write`, pages may also change labels of runs, throw runs away, and repeat runs with other values. Runs that a
+    page has started end with the application.
     """
     pages, run = _Pages(folder, token, write), f"/{token}/run/{{run}}"
     changing = [
@@ -63,7 +63,7 @@ def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette
 
 
 class _Pages:
-    """The handlers of the server's routes: methods that answer requests."""
+    """The handlers of the server's routes: each public method answers one kind of request."""
 
     def __init__(self, folder: RunFolder, token: str, write: bool) -> None:
         self._folder, self._token, self._write = folder, token, write
@@ -183,7 +183,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _ordered(order: Callable[[], str | bytes]) -> Response:
-    """Answer a request with the result of the function `order`, as text or JSON, or with the reason why it failed."""
+    """Call `order` in a thread; answer a request with its result as text or JSON, or with the reason why it failed."""
     try:
         found = await asyncio.to_thread(order)
         return PlainTextResponse(found) if isinstance(found, str) else _json(found)

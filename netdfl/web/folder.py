@@ -57,9 +57,9 @@ class RunFolder:
         return path if path is not None and is_run(path) else None
 
     def going_on(self) -> list[tuple[str, Path]]:
-        """Return the unfinished runs, each as its path in the folder and its directory.
+        """Return the runs that are still running, each as its path in the folder and its directory.
 
-        If a single run is served, it is returned even after its end.
+        If a single run is served, that run is returned even after its end.
         """
         self._look()
         if self.only is not None:
@@ -67,10 +67,10 @@ class RunFolder:
         return [(self.place_of(path), path) for path in self._paths.values() if is_held(path)]
 
     def listed(self, asked: ListRequest = ListRequest(), skip: int = 0) -> bytes:  # noqa: B008 - a frozen value
-        """Return one page of the list of runs as JSON, from index `skip` on.
+        """Return one page of the list of runs as JSON: the rows or groups from index `skip` on.
 
-        It has rows or groups, and the columns and keys that can be chosen. If the filter in `asked` can't be read, the
-        answer has the reason and the whole list. Of its columns those that no run has are left empty.
+        The answer also has the columns and keys that can be chosen. If the filter in `asked` can't be read, the answer
+        has the reason and the whole list. A column in `asked` that no run has is left empty.
         """
         self._look()
         rows, wrong = read_rows(self._paths.values(), self.root), ""
@@ -146,7 +146,7 @@ class RunFolder:
         return path
 
     def name_of(self, path: Path) -> str:
-        """Return the name by which pages know the run at `path`."""
+        """Return the name by which pages and addresses call the run at `path`: a hash of the path."""
         return sha256(os.fsencode(path)).hexdigest()[:16]
 
     def _look(self) -> None:

@@ -29,8 +29,10 @@ MOST_VALUE = 20_000
 FIXED = ("schema",)
 """Keys whose values can't be changed."""
 _ENDING = (".", "=")
-"""Characters that would end a key in an override, `path=value`; a mapping with such keys is a single field of the
-form."""
+"""Characters that would end a key in an override, `path=value`. A mapping that has such keys is one field of the form.
+
+Any other mapping has a field for each of its keys.
+"""
 
 
 def read_scenario(run: Path) -> Mapping[str, object]:
@@ -59,7 +61,7 @@ def _schema() -> Schema:
 def _leaves(
     value: object, schemas: Sequence[Schema], path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], object, Sequence[Schema]]]:
-    """Yield each value that is not a mapping, with its path and the schemas that may describe it."""
+    """Yield each value that gets a field of its own, with its path in the scenario and the schemas that may fit it."""
     options = list(_options(schemas))
     if not isinstance(value, dict) or not value or any(sign in str(key) for key in value for sign in _ENDING):
         yield path, value, options
@@ -134,10 +136,10 @@ def text_of(value: object) -> str:
 
 
 def overrides_of(values: Mapping[str, str], known: Iterable[str]) -> list[str]:
-    """Return changed values as overrides, `path=value`.
+    """Return the changed `values` of fields as overrides, `path=value`; `known` are the keys of all fields.
 
     Raises:
-        InputError: A key is no field of the form, or a value is too long.
+        InputError: A key is not in `known`, or a value is too long.
         ScenarioError: A value is no YAML.
     """
     keys = set(known)
@@ -151,9 +153,9 @@ def overrides_of(values: Mapping[str, str], known: Iterable[str]) -> list[str]:
 
 
 def modules(run: Path, data: Mapping[str, object], overrides: Sequence[str]) -> list[dict[str, str]]:
-    """Return the user's own parts that a scenario executes after `overrides`.
+    """Return the user's own parts that the scenario `data` of a run would execute with `overrides`.
 
-    Each is a text `module:callable`, with the file of the module.
+    Each part is a text `module:callable`, with the file of the module.
     """
     changed = [parse_override(each) for each in overrides]
     named = dict.fromkeys([*_own(data, (), changed), *(own for each in changed for own in _own(each.value, (), ()))])
@@ -161,7 +163,7 @@ def modules(run: Path, data: Mapping[str, object], overrides: Sequence[str]) -> 
 
 
 def _own(value: object, path: tuple[str, ...], changed: Sequence[Override]) -> Iterator[str]:
-    """Yield the texts in a scenario that name a user's part, except for values that an override replaces."""
+    """Yield the texts `module:callable` in the scenario's part at `path`, except for values that `changed` replaces."""
     if path and any(tuple(map(str, each.path)) == path for each in changed):
         return
     if isinstance(value, dict):
@@ -177,7 +179,7 @@ def _own(value: object, path: tuple[str, ...], changed: Sequence[Override]) -> I
 def _file_of(module: str, run: Path) -> str:
     """Return the file of a module beside the run or its scenario, found without importing anything.
 
-    Of a module that is not there, the result is the text `an installed package`.
+    For a module that is not found there, the result is the text `an installed package`.
     """
     for folder in places(str(run)):
         place = folder.joinpath(*module.split("."))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METRICS = "/metrics"
-"""The path for Prometheus. It has no secret in it, as other paths have; the request carries a token instead."""
+"""The path for Prometheus. Unlike all other paths it has no secret in it; the request carries a token instead."""
 HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),

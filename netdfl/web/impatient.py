@@ -29,7 +29,7 @@ class ImpatientProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take data, and start the time limit for the rest of the request."""
+        """Parse received data; start the time limit for the rest of a request, or cancel it after a complete one."""
         super().data_received(data)
         self._watch()
 

@@ -24,8 +24,8 @@ MOST_COMPARED = 60
 def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
     """Return curves and final metrics of each run of the folder `root`, and the keys and sources in which they differ.
 
-    `groups` has, for each run, the name of the curve that it shares with runs that differ in the seed alone; `names`
-    has the name of its own curve.
+    `groups` has, for each run, the name of the curve that stands for all runs that differ from it only in the seed;
+    `names` has the name of the run's own curve.
     """
     curves, scenarios, made, wrong = {}, {}, {}, {}
     for name, path in runs[:MOST_COMPARED]:
@@ -52,8 +52,8 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
 def _names(scenarios: Mapping[str, Keys], places: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return the names of the runs' curves; `places` has each run's path in the folder.
 
-    Runs that differ in the seed alone share a name in `groups`; if two of them have the same seed too, each has its
-    own.
+    In `groups`, runs that differ only in the seed share a name, unless two of them have the same seed as well; then
+    each has its own name, as in `names`.
     """
     groups = group_names(scenarios)
     varied = len(set(groups.values())) > 1

@@ -1,4 +1,4 @@
-"""Orders of a page that change something; they are taken only under `netdfl serve --write`."""
+"""Orders of a page, which are requests that change something; the server accepts them only with `--write`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_BYTES = 1 << 16
 class LabelOrder:
     """A change of a run's labels: tags to add and to remove, a new note, and whether the run is archived.
 
-    A `note` or `archived` of None leaves the present one.
+    With None, the present `note` or `archived` stays.
     """
 
     add: Sequence[str] = ()
@@ -30,7 +30,10 @@ class LabelOrder:
 @with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class RepeatOrder:
-    """An order to repeat a run: changed values by key, as text, and the modules whose execution the user agreed to."""
+    """An order to repeat a run.
+
+    It has the changed values by key, as text, and the modules whose execution the user agreed to.
+    """
 
     values: Mapping[str, str] = field(default_factory=dict)
     agreed: Sequence[str] = ()

@@ -26,7 +26,7 @@ class _Repetition:
         data: the scenario of the run.
         overrides: the changed values, as `path=value`.
         modules: the user's own modules that the new run would execute.
-        agreed: whether the user agreed that all of these are executed.
+        agreed: whether the user agreed to the execution of all of these modules.
     """
 
     run: Path
@@ -60,7 +60,10 @@ class RepeatPages:
         return {"place": self._folder.place_of(run), "fields": fields(data), "modules": modules(run, data, ())}
 
     async def check(self, name: str, order: RepeatOrder) -> dict[str, object]:
-        """Return the user's modules that the run would execute and, if all are agreed to, errors in the values."""
+        """Return the user's modules that the run would execute, and errors in the values.
+
+        Values are checked only if the user agreed to all modules, as the check executes these.
+        """
         try:
             wanted = await asyncio.to_thread(self._wanted, name, order)
         except ScenarioError as error:

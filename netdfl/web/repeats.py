@@ -19,7 +19,7 @@ from netdfl.core.errors import InputError
 
 MOST_AT_ONCE = 2
 CHECK_S, BEGIN_S, END_S = 120.0, 120.0, 120.0
-"""Seconds for a check, for the begin of a run and for its end; on a busy machine, a result takes longer than 20 s."""
+"""The most seconds for a check, for the begin of a run and for its end; on a busy machine an end takes over 20 s."""
 TICK_S = 0.1
 MOST_WORDS = 20_000
 COMMAND = (
@@ -36,7 +36,7 @@ The first argument is the parent's process id.
 
 
 async def _netdfl(*arguments: str, words: int | IO[bytes]) -> Process:
-    """Start a command of netdfl that ends when this process does; its standard error goes to `words`."""
+    """Start a command of netdfl as a child process that ends with this process; its standard error goes to `words`."""
     command = [sys.executable, "-c", COMMAND, str(os.getpid()), *arguments]
     return await asyncio.create_subprocess_exec(
         *command, stdin=DEVNULL, stdout=DEVNULL, stderr=words, start_new_session=True
@@ -85,9 +85,9 @@ class RepeatedRuns:
         self._beginning = asyncio.Lock()
 
     async def begin(self, scenario: Path, overrides: Sequence[str], out: Path) -> None:
-        """Start a run in the directory `out`, and return once its first files are there.
+        """Start a run in the directory `out`, and return once the first files are there.
 
-        Raises InputError if too many runs are going on, or if the command refused to run, with its text.
+        Raises InputError if too many of these runs are still running, or with the text of the command if that fails.
         """
         async with self._beginning:
             self._going_on = {each for each in self._going_on if each.returncode is None}

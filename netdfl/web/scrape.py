@@ -1,4 +1,7 @@
-"""The metrics of a folder's unfinished runs for Prometheus, read as often as a small share of a processor permits."""
+"""The metrics for Prometheus of the runs in a folder that are still running, read again after some seconds.
+
+The time between two readings is so long that reading takes only a small share of a processor.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ LEAST_TOKEN, MOST_TOKEN = 16, 1000
 
 
 class MetricsFeed:
-    """The metrics of the runs in a folder, as text that is made anew after two seconds or more."""
+    """The metrics of the runs in a folder as text, which is kept for two seconds or more before it is made anew."""
 
     def __init__(self, folder: RunFolder) -> None:
         """Prepare to read the runs of `folder`."""
@@ -27,9 +30,9 @@ class MetricsFeed:
         self._text, self._again = b"", 0.0
 
     def text(self) -> bytes:
-        """Return the metrics of the runs that are going on.
+        """Return the metrics of the runs that are still running.
 
-        One run that is served alone also has metrics after its end.
+        If the server shows a single run and no folder, that run has metrics after its end, too.
         """
         if not self._text or time.monotonic() >= self._again:
             began = time.process_time()

@@ -1,6 +1,6 @@
 """The server of runs on this machine.
 
-It answers only requests from this machine that have the secret of its address and come from its own pages.
+The server answers only requests from this machine, with the secret that is a part of its address, from its own pages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def serve(
         say: prints a line, such as the address.
         open_browser: open the page in the browser.
         write: let the page change tags and notes of runs, archive them, throw them away, and repeat them.
-        metrics: a file with the token by which Prometheus may ask for `/metrics`; it is created if missing.
+        metrics: a file with the token that Prometheus must send for `/metrics`; it is created if missing.
 
     Raises:
         InputError: There is no such folder, the port is taken, or Starlette or uvicorn is not installed.
@@ -57,7 +57,10 @@ def serve(
 
 
 def serve_beside(root: Path, say: Callable[[str], None]) -> None:
-    """Serve the run `root` until standard input ends, and then until each open page has received the last data."""
+    """Serve the run `root` until standard input ends and each open page has received the last data.
+
+    `say` prints the address.
+    """
     asyncio.run(_serve(root, 0, say, False, sys.stdin.fileno()))
 
 

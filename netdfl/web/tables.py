@@ -54,7 +54,7 @@ def _table(path: Path, root: Path, rows: list[list[str]], name_of: Callable[[Pat
 
 
 def _runs(cells: Path, row: list[str], column: int, name_of: Callable[[Path], str]) -> list[str]:
-    """Return the names of the runs that a row lists in the cell of index `column`; `cells` is their folder."""
+    """Return the names of the runs that a row of a table lists in its cell `column`; `cells` is the runs' folder."""
     if not 0 <= column < len(row):
         return []
     names = [part.strip() for part in row[column].split()]

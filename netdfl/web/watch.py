@@ -25,11 +25,15 @@ TICK_S = 1.0
 SHARE = 0.1
 """The largest share of one processor that reading an unfinished run may take, while a page of it is open.
 
-Reading a minute of sixteen nodes takes a third of a second: with a hundredth, the page stood still for half a minute.
+Reading a minute of sixteen nodes takes a third of a second. With a share of 0.01, the page was updated only every half
+minute.
 """
 LEAST_S = 2.0
 MOST_WAITING = 8
-"""The most updates that wait for a page that does not read; for one more, they are replaced by all that is known."""
+"""The most updates that are queued for a page that does not read them.
+
+A further one replaces all of them by one update with all data.
+"""
 Event: TypeAlias = bytes
 """One server-sent event."""
 
@@ -40,7 +44,7 @@ def event(name: str, data: bytes) -> Event:
 
 
 class RunFeed:
-    """The updates of one run for all open pages: the run is read once for all, and only while a page is open."""
+    """The updates of one run for its open pages. The run is read once for all pages, and only while a page is open."""
 
     def __init__(self, path: Path) -> None:
         """Prepare to watch the run at `path`, which is first read when a page asks."""
@@ -161,13 +165,13 @@ def _sizes(path: Path) -> object:
 MOST_LOG = 1 << 16
 MOST_LINES = 20_000
 MOST_LETTERS = 2000
-"""The most lines of all logs that a page receives; each line is cut after `MOST_LETTERS` letters."""
+"""The most letters of each line of a log that a page receives; of all logs it receives `MOST_LINES` lines."""
 MOST_READ = 1 << 24
 """The most bytes of all logs that are read for a page."""
 
 
 def log_tail(run: Path, node: int) -> str | None:
-    """Return the end of a node's log; None if it has none. Raises InputError if it is no plain file."""
+    """Return the end of a node's log; None if there is no log. Raises InputError if the log is no plain file."""
     try:
         return read_end(run / "logs" / f"{node:03d}.log", MOST_LOG).decode("utf-8", "replace")
     except FileNotFoundError:
