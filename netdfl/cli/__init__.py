@@ -18,7 +18,7 @@ from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.whose import theirs
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Errors of a disk that is full, or that takes no writes, in whatever is written."""
+"""Numbers of errors on writing to a disk that is full or read-only."""
 
 
 def main() -> None:
@@ -50,13 +50,16 @@ def _guarded(app: Callable[[], object]) -> None:
 
 
 def _is_of_typer(exit: SystemExit) -> bool:
-    """Return whether a command has ended as usual: by Typer, wherever that is installed."""
+    """Return whether Typer raised `exit`, as when a command ends normally, and not a user's own code."""
     *_, (frame, _) = traceback.walk_tb(exit.__traceback__)
     return str(frame.f_globals["__name__"]).partition(".")[0] == "typer"
 
 
 def _failed_unexpectedly(error: Exception) -> int:
-    """Print the error of a user's own code, with its place; or an internal error."""
+    """Print an error of the disk, of a user's own code (with its place), or inside netdfl; return the exit code.
+
+    With NETDFL_TRACEBACK in the environment, raise `error` instead.
+    """
     if os.environ.get("NETDFL_TRACEBACK"):
         raise error
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -70,7 +73,7 @@ def _failed_unexpectedly(error: Exception) -> int:
 
 
 def _failed_together(group: ExceptionGroup[Exception]) -> int:
-    """Print the first error of several nodes, and the number of other errors."""
+    """Print the first error of several nodes, and the number of other errors; return the exit code."""
     leaves: list[Exception] = []
     left: list[Exception] = [group]
     while left:

@@ -102,7 +102,7 @@ def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
 
 @cache
 def make_app() -> typer.Typer:
-    """Return the command line with all commands, as a Typer application: one in a process."""
+    """Return the command line with all commands, as a Typer application; each call returns the same object."""
     app = typer.Typer(
         cls=_Group,
         help="Run decentralized federated learning on real or simulated networks, described by one scenario file.",

@@ -38,7 +38,7 @@ def lists(incomplete: str) -> list[str]:
 def parts(ctx: Context, incomplete: str) -> list[str]:
     """Return the names that begin with `incomplete` in one of the lists that `netdfl list` prints.
 
-    The argument before it on the command line says which list.
+    The previous argument of the command says which list.
     """
     from netdfl.scenario.explain.keys import lists, rows
 

@@ -52,7 +52,7 @@ class LastingStream:
 
 @contextmanager
 def lasting_output() -> Iterator[None]:
-    """Make standard output and error survive the loss of their readers inside the context."""
+    """Let standard output and error discard text inside the context, once their readers are gone."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (LastingStream(stream) for stream in before)
     try:
@@ -64,7 +64,7 @@ def lasting_output() -> Iterator[None]:
 
 
 def outliving_its_reader(command: Callable[P, R]) -> Callable[P, R]:
-    """Return `command` so changed that it ends normally even if nobody reads its output any more."""
+    """Return a function that calls `command`, and ends normally even if nobody reads the output any more."""
 
     @wraps(command)
     def lasting(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -231,7 +231,10 @@ def serve(
 
 
 def beside(wanted: bool, view: Any) -> AbstractContextManager[Any]:
-    """Return the server of a run's page, or nothing if it is not `wanted`. Raises InputError without Starlette."""
+    """Return a context with the server of a run's page, or with None if the server is not `wanted`.
+
+    Raises InputError if Starlette is not installed.
+    """
     if not wanted:
         return nullcontext()
     from netdfl.web.beside import RunPageServer

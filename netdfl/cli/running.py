@@ -100,7 +100,10 @@ def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
 
 
 def _resume(path: Path, page: bool, alone: bool) -> int:
-    """Resume the run at `path`. Raises InputError unless it is `alone`: other options would change the run."""
+    """Resume the run at `path`; return the exit code.
+
+    `alone` says whether no option was given that would change the run. Raises InputError if it is false.
+    """
     if not alone:
         raise InputError(
             "--resume goes on with a run as it was: give no scenario, --set, --on or --out with it; a run "
