@@ -26,7 +26,7 @@ from netdfl.worlds.simulated.compute import COMPUTE_FILE
 
 LOG = "event_log.txt"
 HASH_SEEDS = ("1", "2", "3", "4", "5")
-"""Values of `PYTHONHASHSEED`. A set of two strings has one order or the other by each of them."""
+"""Values of `PYTHONHASHSEED`. Each of them decides which of the two possible orders a set of two strings has."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class DeterminismCheck:
         hashes: the hashes of their event logs.
         difference: the first entry in which the logs differ, as text; None: they are equal.
         unseeded: places where a user's code draws random numbers that no seed determines.
-        goes_by_sets: whether runs with one `PYTHONHASHSEED` are equal, and those with another are others: some code
-            goes by the order of a set of strings, or by `hash`.
+        goes_by_sets: whether runs with the same `PYTHONHASHSEED` are equal, and runs with another value differ from
+            them, because some code depends on the order of a set of strings, or on `hash`.
     """
 
     hashes: tuple[str, str]
@@ -50,11 +50,12 @@ class DeterminismCheck:
 def check_determinism(scenario: Scenario, out: Path) -> DeterminismCheck:
     """Run `scenario` twice below `out`, which must be new or empty, and compare the event logs, which stay there.
 
-    If they differ though nothing draws unseeded, it is run again by the same and by other values of `PYTHONHASHSEED`.
+    If the logs differ although no code draws random numbers without a seed, `scenario` is run again, with the same and
+    with other values of `PYTHONHASHSEED`.
 
     Raises:
-        InputError: the scenario is not of the simulated world, or can't be run.
-        RunError: the second run broke.
+        InputError: the scenario is not for the simulated world, or can't be run.
+        RunError: a run in another process failed.
     """
     if not entry_of(scenario).repeatable:
         raise InputError(f"world {scenario.world.kind!r} is not repeatable; check with --on simulated")

@@ -30,9 +30,9 @@ def announcing(display: Display, scenario: Scenario) -> Display:
 
 
 def say_layer(scenario: Scenario, display: Display) -> None:
-    """Tell the user that link rules act on packets, not messages, if the scenario leaves that to its world.
+    """Show a note that link rules act on packets, not on messages, if the scenario does not say so itself.
 
-    Say nothing if the scenario has neither links nor events.
+    Show nothing if the scenario has neither links nor events, or if its rules act on messages.
     """
     world = scenario.world
     written = (scenario.links or scenario.events) and "loss_layer" not in world.model_fields_set

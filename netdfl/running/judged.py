@@ -66,7 +66,7 @@ class FinishedRun:
 
 
 def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
-    """Return the facts from which a run's verdict is made: some from the scenario, and `more` from the world."""
+    """Return the facts by which a run is judged: some from its scenario, and those in `more`, which the run brought."""
     return RunFacts(
         scenario=scenario.name,
         seed=scenario.seed,
@@ -106,7 +106,7 @@ def finish(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
 
 
 def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tuple[TrainedRun, Summary]:
-    """Judge the run and write `result.json`; keep its tables loaded for the page, until `holding` is closed."""
+    """Judge the run and write `result.json`; keep the run's tables in memory for its page until `holding` is closed."""
     found = open_run(directory.path)
     kept_as_lines = found.roll_up()
     holding.enter_context(found.held())
@@ -158,9 +158,9 @@ def _telling(judgement: Judgement) -> Iterator[None]:
 
 
 def _with_messages(run: Run, findings: Sequence[Json]) -> list[Json]:
-    """Return `findings` (diagnosed stalls), each with the last messages before it on edges that prove it.
+    """Return `findings` (diagnosed stalls), each with the last messages before the stall on the edges that prove it.
 
-    Messages in both directions are included.
+    Messages in both directions of these edges are included.
     """
     return [{**finding, "messages": _last(run, finding)} for finding in findings]
 

@@ -118,7 +118,7 @@ class TrainedRun(Run):
 
     @property
     def _alone(self) -> bool:
-        """Whether only one node has a model, and is no server."""
+        """Whether only one node has a model, and the run has no server."""
         return len(self._with_a_model) == 1 and not self._blueprint.scenario.has_server
 
     @property

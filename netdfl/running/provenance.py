@@ -48,15 +48,18 @@ def what_changed(run: Path) -> list[str]:
 
 
 def what_was_edited(run: Path) -> list[str]:
-    """Return `what_changed` without files that are gone, as those are that another machine had for its run alone."""
+    """Return, as texts, which sources of the run in the directory `run` were edited; files that are gone are left out.
+
+    Files may be gone because another machine had them only for its run.
+    """
     return edited_files(_sources(run))
 
 
 def what_differs(run: Path, scenario: Scenario) -> list[str]:
-    """Return, as texts, which sources the run in the directory `run` and a run of `scenario` now do not share.
+    """Return, as texts, which sources of the run in the directory `run` would differ if `scenario` were run now.
 
-    Modules are compared by their names, as a folder that was copied or moved has its own. A module of the run that
-    `scenario` does not find is left out if it is gone.
+    Modules are compared with those of the same name that `scenario` finds, as they may lie in a folder that was copied
+    or moved. A module of the run that `scenario` does not find is left out if its file is gone.
     """
     made, modules = _sources(run), modules_of(scenario)
     elsewhere = {before: file for before in made if (file := _same_module(Path(before), modules)) is not None}
@@ -65,7 +68,10 @@ def what_differs(run: Path, scenario: Scenario) -> list[str]:
 
 
 def _same_module(before: Path, modules: Mapping[str, Path]) -> Path | None:
-    """Return the file of the module that the file `before` was, by the end of its path; None if there is none."""
+    """Return the file, among `modules`, of the module that `before` was a file of; None if there is no such module.
+
+    The module is found by its name, which must be the end of the path `before`.
+    """
 
     def is_same(name: str) -> bool:
         count = name.count(".") + 1 + (modules[name].name == "__init__.py")
@@ -77,7 +83,7 @@ def _same_module(before: Path, modules: Mapping[str, Path]) -> Path | None:
 def refuse_changed(run: Path, doing: str, *, gone: bool = True) -> None:
     """Raise InputError if sources of the run in the directory `run` have changed, so that `doing` would mix two runs.
 
-    `doing` is the participle of what is asked for, such as `replayed`. With `gone`, sources must be where they were.
+    `doing` is the participle of the refused action, such as `replayed`. With `gone`, missing sources count as changed.
     """
     if changed := what_changed(run) if gone else what_was_edited(run):
         raise InputError(
@@ -87,7 +93,7 @@ def refuse_changed(run: Path, doing: str, *, gone: bool = True) -> None:
 
 
 def other_versions(run: Path) -> list[str]:
-    """Return a text for each package whose version differs from the one the run used: `torch is 2.11, and was 2.12`."""
+    """Return a text for each package of which the run used another version: `torch is 2.11, and was 2.12`."""
     made = read_provenance(run)
     was: Mapping[str, str] = {} if made is None else made["versions"]
     now = _versions(was)
@@ -95,7 +101,7 @@ def other_versions(run: Path) -> list[str]:
 
 
 def _sources(run: Path) -> dict[str, str]:
-    """Return the recorded digests of the sources of the run in the directory `run`, with its scenario's."""
+    """Return the recorded digests of all sources of the run in the directory `run`, by file; one is the scenario."""
     made = read_provenance(run)
     if made is None:
         return {}

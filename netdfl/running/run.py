@@ -165,7 +165,7 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
     (`netdfl.worlds.simulated.replay`). Real nodes continue from their checkpoints (`netdfl.supervisor.resumption`).
 
     Raises:
-        InputError: there is no such run, it goes on or has ended, or it can't be resumed.
+        InputError: there is no such run, it is still running or has ended, or it can't be resumed.
     """
     _expect_shown(page, view)
     found = open_run(path)
@@ -189,7 +189,10 @@ def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Di
 
 
 def _for_more_rounds(found: Run) -> str:
-    """Return what to do in place of resuming a run that has ended; without a task that trains it has no model."""
+    """Return a text that says what a user can do instead of resuming the ended run `found`.
+
+    To train on from its average model is proposed only if its task has such a model.
+    """
     document: Any = parse(found.scenario_text, str(found.path / "scenario.yaml")).data
     task = document["task"]
     key = "task.model.initial" if task["kind"] == "train" else "task.initial" if "initial" in task else ""
@@ -203,9 +206,10 @@ def _for_more_rounds(found: Run) -> str:
 
 
 def _refuse_over(found: Run, scenario: Scenario, resumption: Resumption) -> None:
-    """Raise InputError if a run stays unknown by a mass error, and all nodes have ended their last round.
+    """Raise InputError if all nodes have ended their last round, and the verdict is unknown because of a mass error.
 
-    To go on would change nothing but figures. A run that was interrupted, or broke, after that gets its verdict.
+    A mass error means that after an earlier resumption the sum of the push-sum weights may be wrong; to resume the run
+    once more could not change that. A run that was interrupted, or broke, after its last round can be resumed.
     """
     if not found.finished or not any(each.startswith(MASS_ERROR) for each in found.result["reasons"]):
         return
@@ -222,7 +226,7 @@ def _refuse_over(found: Run, scenario: Scenario, resumption: Resumption) -> None
 def _resume_nodes(
     found: Run, scenario: Scenario, directory: RunDirectory, view: AbstractContextManager[Display] | None
 ) -> FinishedRun:
-    """Restart the nodes of a run in a real world."""
+    """Restart the nodes of a run in a world on the real clock, from their checkpoints; return the finished run."""
     with damaged(found.path, "resumed"):
         resumption = find_resumption(found, scenario)
         _refuse_over(found, scenario, resumption)

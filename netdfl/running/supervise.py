@@ -35,8 +35,8 @@ def supervise(
         directory: the run directory.
         display: shows the fleet while it runs; by default nothing does.
         forkserver: a fork server that was opened earlier.
-        resumption: how a killed run goes on; None: the run begins.
-        keep_log: the file for the lines of the event log, if the world has one.
+        resumption: how a killed run is continued; None: the run is a new one.
+        keep_log: the file for the lines of the event log, if the world makes such a log.
 
     Raises InputError if the fleet can't begin.
     """
