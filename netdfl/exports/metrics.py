@@ -81,7 +81,7 @@ class MetricValues:
 
 
 def read_figures(path: Path, place: str) -> MetricValues:
-    """Read the values of the metrics of the run at `path`; their label is `run="PLACE"`, from `place`.
+    """Read the values of the metrics of the run at `path`; they get the label `run`, whose value is `place`.
 
     Raises InputError if its files are damaged.
     """
@@ -111,7 +111,7 @@ def read_figures(path: Path, place: str) -> MetricValues:
 
 
 Rows: TypeAlias = Callable[[MetricValues], Iterable[tuple[Sequence[str], float]]]
-"""A function that returns the values of a metric: pairs of the values of its own labels, and a number."""
+"""A function that returns the values of one metric, each with the values of the metric's own labels."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ class _Kind:
     """One metric for Prometheus, which has a value for each run, and for each value of its own labels.
 
     Attributes:
-        counter: whether it is a counter; else it is a gauge.
-        name: its name.
-        words: its description.
-        labels: the labels that it has besides those of the run.
-        rows: returns its values.
+        counter: whether the metric is a counter; else it is a gauge.
+        name: the name of the metric.
+        words: the description of the metric.
+        labels: the labels that the metric has besides those of the run.
+        rows: returns the values of the metric.
     """
 
     counter: bool

@@ -23,7 +23,7 @@ _COUNTERS = 1 << 40
 
 
 def packets(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[bytes]:
-    """Yield the Perfetto trace of the run `name`, packet by packet."""
+    """Yield the Perfetto trace of the run `name` as encoded packets; `course` has the run's activities and events."""
     yield _described(FLEET, f"fleet {name}", _number(11, _EXPLICIT))
     for number, figure in enumerate(FIGURES):
         track = _number(1, _COUNTERS + number) + _text(2, figure) + _bytes(8, b"")
@@ -38,7 +38,7 @@ def packets(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | C
 
 
 def _in_order(course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[bytes]:
-    """Yield the packets of events in order of time; at one moment, ends precede begins."""
+    """Yield the trace packets of events in order of time; at one moment, ends precede begins."""
     made: list[tuple[int, int, int, bytes]] = []
     for number, each in enumerate(course):
         if isinstance(each, TraceSpan):
@@ -113,7 +113,10 @@ def _text(field: int, value: str) -> bytes:
 
 
 _SHOWN_US = 0.001
-"""The length, in µs, of the activity that is drawn at a message's end, as an arrow needs one at each of its ends."""
+"""The length in µs of the activity that is drawn where a message departs or arrives.
+
+The message's arrow needs an activity at each of its ends.
+"""
 
 
 def json_lines(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[str]:

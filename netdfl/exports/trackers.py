@@ -140,7 +140,7 @@ def points(run: Run, below: int | None = None) -> Iterator[CurvePoint]:
 
 
 def missing(package: str, extra: str) -> InputError:
-    """Return an error for a tracker's `package` that is not installed; `netdfl[EXTRA]`, by `extra`, would bring it."""
+    """Return the error for a tracker's `package` that is not installed, with the advice to install `netdfl[EXTRA]`."""
     return InputError(f"{package} is not installed: {pip_install(f'netdfl[{extra}]')}")
 
 
