@@ -53,7 +53,7 @@ class MachineFacts:
     Attributes:
         facts: the facts about each machine by name; this machine is `here`.
         ahead_s: how far the clock of each machine is ahead of this one's, in s.
-        ways: the measured connections between machines.
+        ways: the measured connections between machines: `src`, `dst`, round trip in s, rate in bit/s.
     """
 
     facts: Mapping[str, Facts]
@@ -163,7 +163,7 @@ def _one(name: str, what: str, good: bool, said: str, remedy: str, bad: Severity
 
 
 def lines(found: Sequence[MachineFinding]) -> Iterator[str]:
-    """Yield a line for each result of a check, with its remedy below, and finally the number of bad ones."""
+    """Yield a line for each result of a check, with its remedy below, and then the number of failures or warnings."""
     place = max((len(each.machine) for each in found), default=0)
     what = max((len(each.what) for each in found), default=0)
     for each in found:

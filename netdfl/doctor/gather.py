@@ -36,7 +36,7 @@ DOCUMENT = {
 
 
 def gather(scenario: Scenario, addresses: Sequence[str] = ()) -> MachineFacts:
-    """Collect facts from this machine, and from all machines of the scenario's world, if it runs on several.
+    """Collect facts from this machine, and from all machines of the scenario's world, if that runs on several.
 
     `addresses` (`host:port`) are those of nodes started by hand: their names are looked up, and this machine's ports
     among them are tried. Raises MachineError if the world has no machines.
@@ -91,7 +91,7 @@ async def _all(engine: Engine, scenario: Scenario, here: Mapping[str, Any], want
 
 
 async def _to_here(machine: Machine) -> Mapping[str, Any]:
-    """Measure the connection from a machine to this one, where the supervisor would run."""
+    """Measure the round trip from a machine to this one, where the supervisor would run."""
     token = token_hex(16)
     try:
         with MeasurementServer("::" if ":" in machine.address else "0.0.0.0", token) as served:
