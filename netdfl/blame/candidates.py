@@ -56,7 +56,7 @@ def find_candidates(
     *,
     messages: bool = False,
 ) -> list[Candidate]:
-    """Return all candidates of a run.
+    """Return all candidates of a run: the possible causes of its cost in time, bytes or accuracy.
 
     Args:
         scenario: the run's scenario.
@@ -117,7 +117,7 @@ def named(rows: Sequence[MessageRow]) -> Iterator[tuple[MessageName, MessageRow]
 
 
 def words_of(name: MessageName) -> str:
-    """Return a message's name in words."""
+    """Return a message's name as text for people, such as `data 2->3 of round 7`."""
     src, dst, kind, life, round, step, attempt, number = name
     more = [f"step {step}"] if step else []
     more += [f"attempt {attempt}"] if attempt else []

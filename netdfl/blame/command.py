@@ -30,10 +30,10 @@ SLOW_S = 1.0
 
 
 def blame(asked: RunBlame, folder: Path, console: Console) -> int:
-    """Carry out the command for the run `asked`; write a scenario into `folder`, and return the exit code.
+    """Carry out the command `netdfl blame` for the run `asked`; return the exit code.
 
-    It prints the table of possible causes, and the set of causes that explains the cost in time, bytes or accuracy. The
-    scenario is the run's, without that set.
+    Print the table of possible causes, and the set of causes that explains the cost in time, bytes or accuracy. Write
+    the run's scenario without that set of causes into `folder`.
     """
 
     def say(line: str) -> None:

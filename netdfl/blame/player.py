@@ -116,7 +116,7 @@ class CounterfactualPlayer:
         self.played = 0
 
     def known(self, candidates: Collection[Candidate]) -> bool:
-        """Return whether the journal has the outcome of the scenario without the possible causes `candidates`."""
+        """Return whether the journal has the outcome of the scenario without `candidates` (possible causes)."""
         return self._key(self.variants.without(candidates)) in self._journal.plays
 
     def play(self, candidates: Collection[Candidate]) -> PlayOutcome:

@@ -28,7 +28,7 @@ class LocalRoundStore:
     Once the store is full, further rounds are trained each time.
 
     Attributes:
-        recalled: the number of rounds that the store answered.
+        recalled: the number of rounds whose outcome came from the store.
         trained: the number of rounds that were trained.
     """
 

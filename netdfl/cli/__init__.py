@@ -50,7 +50,7 @@ def _guarded(app: Callable[[], object]) -> None:
 
 
 def _is_of_typer(exit: SystemExit) -> bool:
-    """Return whether Typer raised `exit`, as when a command ends normally, and not a user's own code."""
+    """Return whether Typer, and not a user's own code, raised `exit`, as when a command ends normally."""
     *_, (frame, _) = traceback.walk_tb(exit.__traceback__)
     return str(frame.f_globals["__name__"]).partition(".")[0] == "typer"
 

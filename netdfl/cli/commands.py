@@ -129,7 +129,7 @@ def _add(app: typer.Typer, commands: Commands, panel: str | None = None) -> None
 
 
 def _help(function: Callable[..., None]) -> tuple[str, str]:
-    """Return a command's docstring, and its examples as separate lines."""
+    """Return the help of a command from its docstring: the text, and the examples as separate lines."""
     about, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
     lines = [f"$ {line.strip()}" for line in examples.splitlines()]
     paragraphs = [" ".join(each.split()) for each in about.split("\n\n")]

@@ -200,7 +200,7 @@ class Names:
         return as_good[0]
 
     def is_key(self, name: str) -> bool:
-        """Return whether `name` is a whole key."""
+        """Return whether `name` is a full key, such as `algorithm.lr`, of some scenario."""
         return name in self._keys
 
     def hidden_keys(self, name: str) -> Sequence[str]:

@@ -34,7 +34,7 @@ _JOINED = re.compile(r"[&*]")
 def scenario_keys(text: str) -> Keys:
     """Return the keys of a scenario, at most `MOST_KEYS`. Raises ScenarioError if it is no YAML.
 
-    Scenarios of a folder have most of their parts in common, and each part is read once.
+    Scenarios of a folder have most of their parts in common, so each part is parsed once and cached.
     """
     parts = _KEY.split(text)
     whole = _JOINED.search(text) or not all(_PLAIN_KEY.match(part) for part in parts[1:])
@@ -61,7 +61,10 @@ def _walk(value: object, way: str) -> Iterator[tuple[str, str]]:
 
 
 def value_of(keys: Keys, key: str) -> str | None:
-    """Return the value of a key; of a key with a short form, the value in that form: `links.default.loss` is `5%`."""
+    """Return the value of `key`, or None. A key with a short form has the value of its inner key.
+
+    So `links.default.loss` has the value `5%` of `links.default.loss.probability`.
+    """
     parts = SHORT.get(key.rpartition(".")[2], ())
     return next((keys[name] for name in (key, *(f"{key}.{part}" for part in parts)) if name in keys), None)
 

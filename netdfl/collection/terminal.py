@@ -50,7 +50,7 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def run_lines(found: RunList, most: int) -> list[str]:
-    """Return a list of runs as text, at most `most` of them; a line below says how many there are."""
+    """Return a list of runs as text, at most `most` of them; a line below says how many runs there are."""
     if not found.total:
         return ["there are no runs here yet; `netdfl run SCENARIO` makes one"]
     columns = list(dict.fromkeys(["place", *found.columns])) if found.columns else _usual_columns(found)

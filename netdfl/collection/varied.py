@@ -23,7 +23,10 @@ class VariedKeys(NamedTuple):
 
 
 def varied(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> VariedKeys:
-    """Return the keys in which scenarios differ, without those in `but`; a key can follow from one in `but`, too."""
+    """Return the keys in which scenarios differ, except those in `but`.
+
+    A key that follows from a key in `but` counts as implied, too.
+    """
     differ = sorted(differing(scenarios), key=lambda key: not _is_short(key))
     told = {key: len({each[key] for each in scenarios if key in each}) for key in differ}
 

@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class MachineFinding:
-    """The result of one check.
+    """The result of one check of a machine, or of the connection of two machines.
 
     Attributes:
         machine: the machine, or the two machines, that was checked.
@@ -48,7 +48,7 @@ class MachineFinding:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """The facts that the checks need.
+    """The facts about machines that the checks need.
 
     Attributes:
         facts: the facts about each machine by name; this machine is `here`.

@@ -250,7 +250,7 @@ class FiguresCollector:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
+        """Yield all metrics with their present values."""
         yield from families(self._figures())
 
     def describe(self) -> Iterator[Metric]:

@@ -88,7 +88,7 @@ def tid_of(track: Track) -> int:
 
 
 def uuid(track: Track) -> int:
-    """Return the unique id of a track in a trace."""
+    """Return the unique id of a track, which is a row of the timeline, in a Perfetto trace."""
     return (1 << 32) + tid_of(track)
 
 

@@ -1,6 +1,6 @@
 """A run's metrics as curves in a tracker: of the fleet, of nodes in small fleets, and means over nodes.
 
-TensorBoard gets event files, after the run or while it goes on. MLflow gets a run of its own: the scenario as
+TensorBoard gets event files, after the run or during it. MLflow gets a run of its own: the scenario as
 parameters, the points of its curves as metrics, the verdict as a tag.
 """
 
@@ -22,7 +22,7 @@ from netdfl.scenario.loading.document import parse
 FOLDER = "tensorboard"
 EVERY_S = 5.0
 SHARE = 0.02
-"""The largest share of a run's time that is spent on writing its metrics while it goes on."""
+"""The largest share of a run's time that is spent on writing its metrics during the run."""
 
 
 class TensorBoardWriter:
@@ -114,7 +114,7 @@ class CurvePoint(NamedTuple):
 
 
 def points(run: Run, below: int | None = None) -> Iterator[CurvePoint]:
-    """Yield all points of the curves of `run`, by round.
+    """Yield all points of the curves of `run`, which show its metrics by round.
 
     Means over nodes are left out from round `below` on, as not all nodes may have finished these; None: none is left
     out.

@@ -132,7 +132,7 @@ class PacketCore:
         return outcomes
 
     def _reroute(self, without: Sequence[str]) -> None:
-        """Find routes without the core links called `without`; packets that enter from now on take the new ones."""
+        """Find routes without the core links called `without`; packets that enter from now on take the new routes."""
         self._routes = self._underlay.routes_without(without)
         renewed: dict[Edge, Path] = {}
         for edge, way in sorted(self._ways.items()):

@@ -140,9 +140,9 @@ class Forwarder:
     def counts(self) -> dict[str, object]:
         """Return the counts of packets, by edge and in total.
 
-        `strangers` counts packets to addresses outside the fleet. `late_ns` bounds the lateness of 50 % and of 99 % of
-        the packets. `waited_ns` bounds, in the same way, the time for which packets waited to be read from the sender's
-        device.
+        `strangers` counts packets to addresses outside the fleet. `late_ns` has upper bounds in ns for the lateness of
+        50 % and of 99 % of the packets, which is the time from when a packet was due to its delivery. `waited_ns` has
+        such bounds for the time that packets waited in the sender's device before they were read.
         """
         lanes = sorted(self._lanes.values(), key=lambda lane: lane.edge)
         return {

@@ -33,7 +33,7 @@ def leave_host() -> None:
 
 
 def inside(namespace: int, function: Callable[[], T]) -> T:
-    """Call `function` in a thread inside `namespace`; a socket that it opens stays in that namespace."""
+    """Call `function` in a thread inside `namespace`; a socket that `function` opens stays in that namespace."""
 
     def call() -> T:
         _checked("setns", namespace, _CLONE_NEWNET)

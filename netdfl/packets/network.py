@@ -62,7 +62,7 @@ class PacketNetwork:
         self.process.wait()
 
     def close(self) -> None:
-        """End the process; its devices, and its namespaces without other processes, end with it."""
+        """End the packet process; its devices, and its namespaces without other processes, end with it."""
         end_child(self.process)
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -135,7 +135,7 @@ class SupervisedNetwork:
         return self._links | counts, self._missed(counts)
 
     def close(self) -> None:
-        """End the process, in whatever state the run is."""
+        """End the packet process, in whatever state the run is."""
         self._ending = True
         self.network.close()
 

@@ -75,7 +75,7 @@ def _open(plan: Json) -> Any:
 
 
 def _hurry() -> None:
-    """Give this process the highest priority if permitted, because packets that wait for it are late."""
+    """Give this process a real-time priority if permitted, because packets that wait for the process become late."""
     gc.collect()
     gc.freeze()
     with suppress(OSError):

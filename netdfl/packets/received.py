@@ -77,9 +77,10 @@ class HandedOverForwarder(Forwarder):
             self.calls[fd] = lambda line=line: self.hang_up(line)  # type: ignore[misc]
 
     def counts(self) -> dict[str, object]:
-        """Return the counts of packets.
+        """Return the counts of packets, by edge and in total.
 
-        If this process may enter the namespaces, `unread` counts packets that the kernel dropped.
+        If this process may enter the namespaces, `unread` counts packets that the kernel dropped because the forwarder
+        was too slow to read them.
         """
         counted = super().counts()
         with suppress(MachineError):

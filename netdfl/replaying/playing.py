@@ -127,7 +127,7 @@ class _ReplaySupervisor(Supervisor):
 
     @property
     def held(self) -> bool:
-        """Whether the run has ended and the fleet is still kept."""
+        """Whether the run has ended and the fleet is still kept for inspection."""
         return hasattr(self, "_held") and not self.hold.is_set()
 
     async def _stop(self, grace_s: float) -> Figures:
@@ -139,8 +139,8 @@ class _ReplaySupervisor(Supervisor):
 class Playback:
     """A replayed fleet, stopped at a moment of its virtual time, which can continue.
 
-    `marks` says after how many steps of the event loop the fleet's first node was found to have begun each round (list
-    `round`), and further messages were found to have ended, which means that their fate is known (list `message`).
+    `marks` has two lists of moments, each as the number of steps of the event loop before it: the moments at which a
+    first node had begun a new round (`round`), and at which the fates of more messages were known (`message`).
     """
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, record: RecordedRows | None) -> None:

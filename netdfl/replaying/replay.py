@@ -181,7 +181,7 @@ class Replay:
         return self
 
     def back(self, by: By = "event", count: int = 1) -> Self:
-        """Go back by `count` events, messages or rounds, by repeating the run from its start."""
+        """Go back by `count` events, ended messages or begun rounds (as in `step`), by repeating it from the start."""
         _check_steps(by, count)
         now = self._playing.steps
         if by == "event":

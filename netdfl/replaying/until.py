@@ -117,7 +117,7 @@ def _at_crash(node: NodeId) -> StopPoint:
 
 
 def _at_stall(playing: Playback) -> Halts:
-    """Return a condition that is true once the diagnosis finds a stall of the fleet that is not known now."""
+    """Return a condition that is true once the diagnosis finds a stall of the fleet that it has not found before."""
     before = len(playing.watch.history.findings)
     return lambda playing: len(playing.watch.history.findings) > before
 
@@ -136,7 +136,7 @@ def check_node(playing: Playback, node: NodeId) -> None:
 
 
 def read_until(text: str) -> StopPoint:
-    """Return the stop point that `text` names, such as `round 7` or `lost 2->3 #5`. Raises InputError if none."""
+    """Return the stop point that `text` names, such as `round 7` or `lost 2->3 #5`. Raises InputError if none fits."""
     text = text.strip()
     if found := _MESSAGE.fullmatch(text):
         what, src, dst, number = found.groups()

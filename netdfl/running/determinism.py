@@ -31,10 +31,10 @@ HASH_SEEDS = ("1", "2", "3", "4", "5")
 
 @dataclass(frozen=True)
 class DeterminismCheck:
-    """The outcome of comparing two runs.
+    """The outcome of comparing the event logs of two runs of one scenario.
 
     Attributes:
-        hashes: the hashes of their event logs.
+        hashes: the hashes of the two event logs.
         difference: the first entry in which the logs differ, as text; None: they are equal.
         unseeded: places where a user's code draws random numbers that no seed determines.
         goes_by_sets: whether runs with the same `PYTHONHASHSEED` are equal, and runs with another value differ from

@@ -66,7 +66,7 @@ class FinishedRun:
 
 
 def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
-    """Return the facts by which a run is judged: some from its scenario, and those in `more`, which the run brought."""
+    """Return the facts by which a run is judged: some from its scenario, and `more`, which the run itself shows."""
     return RunFacts(
         scenario=scenario.name,
         seed=scenario.seed,

@@ -42,7 +42,7 @@ class TrainedRun(Run):
         return problem.module(x, node, kept, alone=self._alone)
 
     def _vector(self, node: int | None) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the parameters of the average model or of a node's model, and the buffers that only the node has."""
+        """Return the parameters of the average model or of a node's model, and the module's buffers, not averaged."""
         if node is None:
             return self._average()
         last = self._last(node)

@@ -119,7 +119,10 @@ def check_files_here(scenario: Scenario, problem: object) -> None:
 
 
 def _try_steps(scenario: Scenario, problem: TaskOfFleet) -> list[str]:
-    """Compare faster ways of training with plain PyTorch's in two trial steps; return remarks not made before."""
+    """Compare faster ways of training with plain PyTorch's in two trial steps; return remarks about them.
+
+    Remarks that were made when the scenario was loaded are left out.
+    """
     from netdfl.host.blueprint import make_algorithm
 
     if (fit_ways := getattr(problem, "fit_ways", None)) is None:

@@ -238,7 +238,11 @@ def _resume_nodes(
 def judge(
     scenario: Scenario, directory: RunDirectory, outcome: FleetOutcome, resumption: Resumption | None = None
 ) -> FinishedRun:
-    """Judge a run by its `outcome` and its record."""
+    """Judge a run: decide on its verdict, and write its result and its page.
+
+    `outcome` says how the fleet ended, and the run's record what happened before. `resumption` is not None if the run
+    was resumed.
+    """
     if outcome.error is not None and not isinstance(outcome.error, NetdflError):
         raise outcome.error
     directory = replace(directory, path=place_of(directory.path))

@@ -42,7 +42,10 @@ class Accounts:
 
     @classmethod
     def of(cls, quiet: Account | None, last: Account) -> Self:
-        """Return a node's accounts at its end. With a `quiet` of None it had no long wait, and counts as working."""
+        """Return a node's accounts at its end. With a `quiet` of None, the node had no long wait and counts as working.
+
+        A node that works is in no stall.
+        """
         return cls(replace(last, state=State.RUNNING, wait=None) if quiet is None else quiet, last)
 
     @classmethod

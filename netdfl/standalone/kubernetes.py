@@ -240,7 +240,7 @@ class Manifests:
         return {"metadata": {"labels": self._labels(part)}, "spec": spec}
 
     def readme(self) -> str:
-        """Return the instructions for using the folder."""
+        """Return the text of `README.md`: how to run the fleet with the files in the folder."""
         secret = "kubectl apply -f credentials.yaml\n    "
         build = f"docker build -t {self.image} image" if not self.scenario.world.image else ""  # type: ignore[attr-defined]
         proof = (

@@ -89,7 +89,7 @@ class NodeFigures:
 
     @classmethod
     def of(cls, node: LivingNode, directory: Path) -> Self:
-        """Return the function for `node`, which writes its record below `directory`."""
+        """Return the function that reads the metrics of `node`, which writes its record below `directory`."""
         return cls(node, WaitCounter(directory / STORE / f"waits-{node.id:03d}.jsonl"))
 
     def __call__(self) -> MetricValues:

@@ -42,7 +42,7 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """End a connection, and give its place to the next."""
+        """Close a connection, so that another one can be accepted in its place."""
         self._open.remove(request)
         super().shutdown_request(request)
         self._places.release()
@@ -53,7 +53,7 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
 
 class _Handler(WSGIRequestHandler):
     def setup(self) -> None:
-        """Read the head of the request, which is all that is looked at."""
+        """Read only the head of the request; the server ignores the body."""
         super().setup()
         self.connection.settimeout(SILENCE_S)
         head = b""

@@ -116,7 +116,7 @@ def make_request(
     open_to_all: bool = False,
     metrics: str | None = None,
 ) -> Request:
-    """Check the arguments of the command line; return the request to start the node. Raises InputError."""
+    """Check the arguments of the command `netdfl node`; return the request to start the node. Raises InputError."""
     check_joins(scenario)
     host, port = split_address(listen)
     _check_talk(credentials, tls, secret, open_to_all, host)

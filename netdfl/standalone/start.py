@@ -147,7 +147,7 @@ class StartNegotiation:
         return RunIdentity(run_id, Life(max(known, default=0) + 1, _afresh(0, replies)))
 
     async def _running(self, run_id: bytes) -> dict[NodeId, Reply]:
-        """Wait until some node is running the run `run_id`; return the answers of all that are."""
+        """Wait until other nodes say that they are running the run `run_id`; return the answers of these nodes."""
         while True:
             replies = await self._ask_all(run_id)
             if running := {node: reply for node, reply in replies.items() if reply.start_ns is not None}:

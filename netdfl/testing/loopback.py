@@ -37,7 +37,7 @@ class InlineWorker:
         return function(*args)
 
     def spare(self, numel: int) -> bool:
-        """Return true: work on `numel` numbers need not wait for another thread, as all runs in this one."""
+        """Return true: work on `numel` numbers may run inline, as all work of this worker does."""
         return True
 
 

@@ -42,7 +42,7 @@ def starts_alike(first: FlatModel, again: FlatModel) -> None:
 
 
 def reads_alike(first: Samples, again: Samples) -> None:
-    """Check that the data are the same each time they are made, because all nodes must get the same."""
+    """Check that a task makes the same data each time, because all nodes must get the same data."""
     pairs = zip(leaves((first.x, first.y)), leaves((again.x, again.y)), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs), (
         "two nodes read other data: draw it by a seed of its own"

@@ -183,7 +183,7 @@ def crash_of_the_server(bench: Bench) -> None:
 
 
 def late_join(bench: Bench) -> None:
-    """Check that a late node joins with a neighbor's model and push-sum weight 1, and doesn't count as crashed."""
+    """Check that a node that joins late has a neighbor's model and push-sum weight 1, and does not count as crashed."""
     late = bench.fleets(CRASHES)["late"]
     assert late.exit_code == ExitCode.PASS, late.result["reasons"]
     found = events(late.run, "crash", "restart", "died", "failed")
@@ -198,7 +198,7 @@ def late_join(bench: Bench) -> None:
 
 
 def pause_and_resume(bench: Bench) -> None:
-    """Check that a paused node goes on at the end of its pause and finishes, and that a slow-down is recorded."""
+    """Check that a paused node continues at the end of its pause and finishes, and that a slow-down is recorded."""
     crashed = bench.fleets(CRASHES)["crashes"]
     found = [(kind, node) for kind, node, _, _ in events(crashed.run, "pause", "resume", "slow_down")]
     assert sorted(found) == [("pause", 0), ("resume", 0), ("slow_down", 3)]
@@ -209,7 +209,10 @@ def pause_and_resume(bench: Bench) -> None:
 
 
 def kill_of_a_node(bench: Bench) -> None:
-    """Check that a node whose process is killed from outside counts as dead, with the signal, and the others finish."""
+    """Check that a node whose process is killed from outside counts as dead, and that the other nodes finish.
+
+    The reason of its death must name the signal.
+    """
     with bench.going(KILLED) as ending:
         for name, each in ending.items():
             path = bench.folder / name

@@ -77,7 +77,7 @@ class RepeatPages:
     async def begin(self, name: str, order: RepeatOrder) -> dict[str, object]:
         """Start the new run; return its name for pages, and its path in the folder.
 
-        Raises InputError if the modules were not agreed to, the values are wrong, or too many runs are going on.
+        Raises InputError if the modules were not agreed to, the values are wrong, or too many runs are still running.
         """
         wanted = await asyncio.to_thread(self._wanted, name, order)
         if not wanted.agreed:

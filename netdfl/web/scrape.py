@@ -51,7 +51,7 @@ class MetricsFeed:
 
 
 def bearer_token(file: Path) -> str:
-    """Return the token in `file`. If there is no such file, write a new token to it, readable by the owner alone.
+    """Return the token in `file`. If there is no such file, write a new token to it, readable only by its owner.
 
     Raises InputError if the file holds no token, or can't be read or written.
     """

@@ -34,7 +34,10 @@ _DRAWS = 40_000
 
 
 def fit(times: Times) -> TcpTable:
-    """Return the table of the TCP link model, fitted to the measured times of all cells of the grid."""
+    """Return the table of the TCP link model, fitted to the measured times of messages.
+
+    There are times for all cells of the grid: all combinations of size, loss, round-trip time and rate.
+    """
     dead_ns = int(GIVE_UP_S * NS_PER_S)
 
     def latest_first(*cells: CalibrationCell) -> list[float]:
@@ -249,7 +252,7 @@ def put(text: str, page: Path) -> None:
 
 
 def predict(table: TcpTable, cell: CalibrationCell, count: int = _DRAWS) -> list[float]:
-    """Return the seconds that `count` messages of `cell` take in simulation, each on an idle link."""
+    """Return the seconds that `count` messages take in simulation under the conditions `cell`, each on an idle link."""
     shape, delay = serial(rate=cell.rate_bps), constant(delay=cell.rtt_ns // 2)
     stage = Tcp(1, table, Bernoulli(0, probability=cell.loss), shape, delay)
     times, apart_ns = [], 1000 * NS_PER_S

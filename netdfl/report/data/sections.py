@@ -82,7 +82,7 @@ JUDGED = {
 
 
 def learning(run: Run) -> Section | None:
-    """Return a section on the fleet's metrics by round."""
+    """Return a section on the fleet's metrics by round; None if there is nothing to show."""
     measured = all_evaluations(run)
     told = [*JUDGED, *(name for name in measured if is_measured(name) and name not in JUDGED)]
     series = {name: {e.round: e.value for e in measured[name]} for name in told if name in measured}
