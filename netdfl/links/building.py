@@ -46,9 +46,9 @@ class Maker:
         return self.streams.integer("link", *self.edge, rule)
 
     def value(self, key: str, part: Any) -> Any:
-        """Return `part`, a link rule from the scenario, in the form that its stage takes; for None, one without effect.
+        """Return the link rule `part` of the scenario, built for its stage; for None, return a rule without effect.
 
-        `key` is the rule's name; a state is returned as it is.
+        `key` is the rule's name, such as `loss`; a link state (`up`, `down_drop` ...) is returned as it is.
         """
         if key == "state":
             return part
@@ -57,9 +57,9 @@ class Maker:
         return part.build(self.seed("loss")) if key == "loss" else part.build()
 
     def event(self, old: Mapping[str, EffectiveValue], new: Mapping[str, EffectiveValue]) -> LinkEvent:
-        """Return the event that changes a link's rules from the values `old` to `new`, by rule.
+        """Return the event that changes a link's rules from the values `old` to `new`, both given by rule name.
 
-        It leaves out rules with equal values, whose stages so keep their state.
+        The event leaves out rules whose value stays the same, so that their stages keep their state.
         """
         changes = {key: self.value(key, now.value) for key, now in new.items() if now.value != old[key].value}
         return changes | {f"{key}_scale": now.scale for key, now in new.items() if now.scale != old[key].scale}
@@ -113,9 +113,9 @@ class Maker:
 
 
 def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[Stage]:
-    """Yield a link's stages `own` between a stage that drops and one that delays the messages that `events` name.
+    """Yield a link's stages `own`; before and after them, stages that drop or delay the messages named by `events`.
 
-    A stage is left out if no event needs it.
+    The stage that drops comes first, the stage that delays comes last; each is left out if no event needs it.
     """
     ordered = sorted(events, key=lambda event: event.order)
     lost, late = ([named_by(event) for event in ordered if event.action == action] for action in ("drop", "delay"))
@@ -148,15 +148,15 @@ def named_by(event: CompiledEvent) -> NamedMessages:
 def same_for_all(base: Mapping[str, EffectiveValue], used: Collection[str]) -> tuple[Stage, ...] | None:
     """Return stages that all links with these rules can share; None if each link needs stages of its own.
 
-    Links without rules share an empty path, and links whose only rule (in `used`) is a constant latency share its
-    stage. `base` has the value of each rule. Only for rules that no event changes.
+    Links without rules share an empty path, and links whose only rule is a constant latency share its stage. `base` has
+    the value of each rule, `used` the names of the rules that the links have. Valid only if no event changes the rules.
     """
     if not used:
         return ()
     delay = base["latency"].value.build() if set(used) == {"latency"} else None
     if delay is None or delay.quantile is not None:
         return None
-    return (Latency(0, replace(delay, fifo=False)),)  # in order as they are: no link waits for another's
+    return (Latency(0, replace(delay, fifo=False)),)  # a constant delay keeps the order by itself, without state
 
 
 def _rate(value: Any, pieces: Sequence[Piece]) -> Stage:

@@ -19,7 +19,7 @@ class EventCalendar(Generic[X]):
     """Entries grouped by the instant at which they are due, each group in the order of addition.
 
     An entry may become void while it waits, as when a link's new rate moves a departure. `is_void(at_ns, entry)` tests
-    for this, and an instant with void entries alone is skipped. So a moved entry need not be found and removed.
+    for this, and an instant that has only void entries is skipped. So a moved entry need not be found and removed.
     """
 
     __slots__ = ("_is_void", "_times", "instants")
@@ -39,7 +39,7 @@ class EventCalendar(Generic[X]):
         return entries
 
     def next_ns(self) -> int | None:
-        """Return the first instant with an entry that is still valid, or None."""
+        """Return the first instant, in ns, with an entry that is still valid; None if there is none."""
         times, is_void = self._times, self._is_void
         while times:
             at_ns = times[0]
@@ -50,7 +50,7 @@ class EventCalendar(Generic[X]):
         return None
 
     def pop(self) -> list[X]:
-        """Remove and return the entries of the first instant. If entries are added to it later, it is due once more."""
+        """Remove and return the entries of the first instant. Entries that are added to it later make it due again."""
         return self.instants.pop(heappop(self._times))
 
     def __iter__(self) -> Iterator[tuple[int, X]]:

@@ -173,7 +173,7 @@ class Links:
 
     @cached_property
     def common(self) -> Path | None:
-        """The path of every edge where all edges have the same stateless stages; else None."""
+        """The path that serves every edge if all edges have the same stages, which keep no state; else None."""
         if not self._unchanging or not self._spec.is_uniform:
             return None
         edge = (0, 0)  # any: all are alike
@@ -327,14 +327,14 @@ class Links:
         return self._network.retimed(now_ns)
 
     def go_by_known_shares(self, now_ns: int) -> Sequence[StageOutcome]:
-        """Let messages leave although their shares of core links are not told yet; return the new departures."""
+        """Let messages leave before the supervisor has sent their shares of core links; return the new departures."""
         if self.told_ways is not None:
             self.told_ways.go(self._network)
         return self._network.retimed(now_ns)
 
     @property
     def shared_since_ns(self) -> tuple[int, int]:
-        """Two times in ns: since when this node's flows have their rates, and since when its downlink has its rate."""
+        """Two times in ns: when the present rates of this node's flows began, and the present rate of its downlink."""
         return self._network.since_ns, self._downlinks.since_ns
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:

@@ -25,8 +25,8 @@ from netdfl.links.rules.disorder import Duplicate
 class FusedStage(Stage):
     """Several stages of one link combined into one, which computes a message's way through all of them at entry.
 
-    The outcomes equal the outcomes of the single stages, but for the order among messages that leave one of them in the
-    same nanosecond. Changes are accepted for the stages before the first one that delays: a change of a later stage
+    The outcomes equal the outcomes of the single stages, except for the order among messages that leave one stage in
+    the same nanosecond. Changes are accepted for the stages before the first one that delays: a change of a later stage
     would have to find the messages in flight, so `channel.py` does not fuse a link with such changes.
     """
 

@@ -36,7 +36,7 @@ class Transit:
     counts duplicates. `corrupted` units are delivered damaged or dropped at the receiver, as the rule that damaged them
     says. Where links are shared, `lost` is why the unit is dropped behind them (None: it is not). `share_bps` is the
     mean rate that it had on them, if it goes over TCP (None: it crossed none; 0: it took no time). A rule that keeps a
-    unit may compare it by identity alone: where a whole path is computed at once, one unit stands for many.
+    unit may compare it only by identity: where a whole path is computed at once, one object stands for many units.
     """
 
     src: NodeId
@@ -186,7 +186,7 @@ def resets(event: LinkEvent) -> bool:
 class DelayStage(Stage):
     """A stage that knows at entry when a message or packet will leave. A reset drops the ones that have not left.
 
-    Where none may overtake another, `_last_ns` is the latest departure so far.
+    `_last_ns` is the latest departure so far, for stages in which no message or packet may overtake another.
     """
 
     __slots__ = ("_last_ns", "_limit", "_under_way")

@@ -57,7 +57,7 @@ def _burst(lost: float, starts: float) -> float | None:
 
 
 def say(found: Mapping[str, object]) -> str:
-    """Return as one text for people the numbers `found` that `figures` returned for a rule."""
+    """Return the numbers `found`, which `figures` returned for a rule, as one text such as `loses 5%, 3 in a row`."""
     words: Mapping[str, Callable[[Any], str]] = {
         "stationary_loss": lambda share: f"loses {100 * share:.3g}%",
         "mean_burst": lambda burst: "without end" if burst is None else f"{burst:.3g} in a row",
@@ -74,7 +74,7 @@ def say(found: Mapping[str, object]) -> str:
 
 
 def comes_to(rule: Mapping[str, Any]) -> str:
-    """Return as text what a row of `link_rules` comes to; a rule of an event with the times at which it holds."""
+    """Return the numbers of a rule, a row of the run's table `link_rules`, as text, with the times of an event."""
     figures = rule["figures"]
     if rule["event"] is not None:
         figures = {name: value for name, value in figures.items() if (name, value) != ("mean_burst", None)}

@@ -4,7 +4,7 @@ Relies on: messages that enter one link in the order in which they were sent, si
 of them.
 
 Why: Loss comes before the rate: a lost message takes no time of the serializer. All other kinds than data have a burst
-chain of their own, so that a method that sends more of them does not meet another channel with its data. Models without
+memory draw only by the message's name (round, kind ...), so an idle link's model may be discarded and made anew.
 memory draw by the message's name alone, so an idle link's model may be discarded and made anew.
 """
 
@@ -109,7 +109,7 @@ class GilbertElliott:
         return self.stationary_loss / starts if starts > 0 else float("inf")
 
     def lost(self, unit: Transit) -> bool:
-        """Advance the burst chain (data have one, other kinds another); lose `unit` with its present probability."""
+        """Advance the burst chain (one for data, one for all other kinds); return whether its state loses `unit`."""
         chain = self._chains[unit.kind is not _DATA]
         if not unit.copy:
             seed, count, bad = chain
@@ -141,7 +141,7 @@ class Match:
 
 
 def rounds_beyond(messages: Sequence[Match], rounds: int) -> str:
-    """Return an error text if any of `messages` has a round that a run of `rounds` rounds does not have; else empty."""
+    """Return an error text if any of `messages` names a round beyond the run's `rounds` rounds; else an empty text."""
     beyond = sorted({match.round for match in messages if match.round >= rounds})
     return f"drop_list names round {beyond[0]}, and rounds are 0 to {rounds - 1}; correct it" if beyond else ""
 

@@ -117,10 +117,10 @@ def shared_mahimahi(
 
 
 class TraceRate(Stage):
-    """A stage that sends messages or packets in order, each done at the trace's time that carries its last byte.
+    """A stage that sends messages or packets in order; each leaves at the trace's time that carries its last byte.
 
-    Such a time, at which 1500 bytes may leave, is lost if nothing waits; bytes that one message leaves free go to the
-    next in the queue. Events can't change its rate; a reset drops the messages in the stage.
+    Each time of the trace carries 1500 bytes. It is unused if nothing waits; bytes that one message leaves free go to
+    the next in the queue. Events can't change the rate; a reset of the link drops the messages in the stage.
     """
 
     __slots__ = ("_index", "_left", "_queue", "_waiting", "opportunities")

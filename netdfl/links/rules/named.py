@@ -33,7 +33,7 @@ class NamedMessages:
     number: int | None = None
 
     def matches(self, unit: Transit, now_ns: int) -> bool:
-        """Return whether the event names the message `unit`, which enters at `now_ns`; a heartbeat only by its kind."""
+        """Return whether the event names `unit`, which enters at `now_ns`; it names a heartbeat only with its kind."""
         round = unit.of_round if self.kind is None else unit.round
         return (
             (self.at_round is None or round >= self.at_round)
@@ -57,13 +57,13 @@ class MessageNumbers(Stage):
     __slots__ = ("counts", "named")
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Number the messages that one of `named`, descriptions of messages, matches apart from its number."""
+        """Count messages that match one of `named`, descriptions of messages, apart from the number in it."""
         self.named = tuple(replace(each, number=None) for each in named if each.number is not None)
         self.counts: Counter[tuple[object, ...]] = Counter()
         """How many messages were numbered so far, by kind, sender's restarts, round, step and attempt."""
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Give the message `unit` its number among the ones with the same kind, round, step and so on."""
+        """Set the number of the message `unit`: the count of earlier ones with the same kind, round, step and so on."""
         unit.number = 0
         if any(each.matches(unit, now_ns) for each in self.named):
             identity = (unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt)

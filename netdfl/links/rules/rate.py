@@ -28,7 +28,7 @@ from netdfl.links.rules.base import (
 )
 
 _NS_BITS = 8 * 10**9
-_FINE = 2**32  # parts of a nanosecond that a re-timed backlog is kept in, so that many changes add up to none
+_FINE = 2**32  # after a change of the rate, the backlog is kept in parts of a ns this fine: roundings do not add up
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ def is_full(
     most_bytes: int | None,
     most_messages: int | None,
 ) -> bool:
-    """Return whether `queue` has no room for a message or packet of `nbytes`; the one in service counts as out of it.
+    """Return whether `queue` has no room for a message or packet of `nbytes`; the one in service takes no room.
 
     Args:
-        queue: the ones that wait or are in service, each with its size in bytes as second item.
-        waiting: their bytes.
+        queue: the messages or packets that wait or are in service, each with its size in bytes as second item.
+        waiting: the sum of their sizes in bytes.
         nbytes: the size of the new one.
         most_bytes: the limit in bytes; None: there is none.
         most_messages: the limit in messages or packets; None: there is none.
@@ -118,8 +118,8 @@ class Rate(Stage):
     """A serializer with a queue, exact in integer nanoseconds.
 
     The end of the backlog is kept as an exact rational (an integer count of 1/den ns, where one byte costs num/den ns),
-    so rounding never adds up: over any window, up to the nanosecond that a departure is rounded up to, no more than the
-    rate times the window, plus `burst`, leaves.
+    so rounding errors never add up: over any window, at most the rate times the window plus `burst` leaves (up to the
+    one nanosecond by which a departure is rounded).
 
     A new rate re-times the messages or packets that wait and the one in service: the bytes still to be sent go on at
     the new rate. A rate of 0 holds them; queue bounds act on ones that enter later. A reset drops them and leaves the
@@ -197,7 +197,7 @@ class Rate(Stage):
         return self._retime(shape, scale, now_ns)
 
     def rests(self, now_ns: int) -> bool:
-        """Return whether all bytes have passed and the bucket is full again."""
+        """Return whether all bytes have passed and the token bucket is full again."""
         return self._num >= 0 and not self._backlog and self._end <= now_ns * self._den
 
     def _pending(self, now_ns: int) -> list[Transit]:
@@ -213,7 +213,7 @@ class Rate(Stage):
     def _retime(self, shape: Shape, scale: float, now_ns: int) -> Sequence[StageOutcome]:
         now = now_ns * self._den
         left = list(self._backlog)
-        debt = Fraction(0)  # bytes that the bucket still owes, beside the queue's
+        debt = Fraction(0)  # bytes by which the token bucket is short of full, including the bytes of the queue
         if self._num > 0:
             left = [(Fraction(end - now, self._num), n, u) for end, n, u in self._queue if end - self._slack > now]
             debt = max(Fraction(0), Fraction(self._end - now, self._num))

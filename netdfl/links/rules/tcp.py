@@ -31,7 +31,7 @@ TABLE = Path(__file__).parent / "tcp_table.json"
 _NS_BITS = 8 * 10**9
 _MOST_CURVES = 1000
 UNLIMITED_BPS = 100e9
-"""The rate in bit/s by which a link without a rate limit is computed."""
+"""The rate in bit/s that is used for a link without a rate limit."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class TcpTable:
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
 
     def curve(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> tuple[list[float], float]:
-        """Return the excess delay above one segment, in ns per slice of its distribution, and the share of arrivals.
+        """Return the excess delay of messages of several segments, in ns per slice, and the share that arrive.
 
-        The slices begin at `levels`. Linear in size, loss and round-trip time, also beyond the table; in the rate's
-        logarithm within the table.
+        A slice is a part of the distribution of delays; slices begin at `levels`. The result is interpolated linearly
+        in size, loss and round-trip time, also beyond the table, and in the rate's logarithm within the table.
         """
         found, dead = [0.0] * len(self.levels), 0.0
         for place, weight in self._corners(nbytes, loss, rtt_ns, rate_bps):

@@ -55,7 +55,7 @@ class LinkChange:
 
 
 def link_changes(events: Sequence[CompiledEvent]) -> list[LinkChange]:
-    """Return the link changes of a compiled schedule in order; an entry with more than `APART` counts as one change."""
+    """Return the link changes of a compiled schedule in order; more than `APART` of one entry are listed as one."""
     found: list[LinkChange] = []
     going_on: dict[tuple[object, ...], int] = {}
     for event in events:

@@ -22,7 +22,7 @@ def node_conflicts(events: Iterable[CompiledEvent]) -> Iterable[Conflict]:
     """Return each entry's first contradiction about a node, if it is certain before the run.
 
     Times can't be compared with rounds before the run. So for each kind of fault on one node, events by the clock are
-    compared with each other if there are no others, and events by rounds likewise. `events` are in their order.
+    compared with each other if there are no others, and events by rounds likewise. `events` are in order of time.
     """
     mine: defaultdict[tuple[NodeId, str], list[CompiledEvent]] = defaultdict(list)
     for event in events:
@@ -38,7 +38,7 @@ def node_conflicts(events: Iterable[CompiledEvent]) -> Iterable[Conflict]:
 
 
 def before_joining(events: Sequence[CompiledEvent]) -> Iterator[Conflict]:
-    """Yield the entries that let a node join twice, or that act on a node before it has joined."""
+    """Yield the first entry that lets a node join twice or, if none does, that acts on a node before it has joined."""
     joins: dict[NodeId, CompiledEvent] = {}
     for event in (event for event in events if event.action == "join"):
         for node in event.nodes:

@@ -37,7 +37,7 @@ class SharedLink:
         order: the sort key among links whose shares are equal, so that no rounding depends on which flow came first.
         flows: the flows that cross it now, in the order in which they began.
         capacity: the rate in parts of a bit per second; None: unlimited.
-        freed_ns: the instant at which the last flow stopped to cross it.
+        freed_ns: the instant at which a flow last stopped crossing it.
     """
 
     __slots__ = (
@@ -64,12 +64,12 @@ class SharedLink:
         self.capacity = capacity
 
     def free(self, at_ns: int) -> None:
-        """Note that a flow stopped to cross the link at `at_ns`."""
+        """Note that a flow stopped crossing the link at `at_ns`."""
         self.freed_ns = at_ns
 
     @property
     def is_known(self) -> bool:
-        """Whether a message may leave by the present capacity, which is no guess."""
+        """Whether the present capacity is certain, not a guess, so that messages may leave at the rates it allows."""
         return True
 
     # the queue

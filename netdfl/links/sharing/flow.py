@@ -38,8 +38,8 @@ class Flow:
         rate: its rate in parts of a bit per second; None: unlimited.
         due_ns: the instant at which its last byte leaves at this rate; None: never.
         ended_ns: the instant of its end, once that can't change any more.
-        going_ns: the instant since when it goes, without a stop.
-        turns: the number of messages that had their turn.
+        going_ns: the instant since which the message has been transferred without a stop.
+        turns: the number of messages whose transfer has begun so far.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Flow:
         self.rate, self.due_ns = 0, None
 
     def draw(self, volume: int) -> None:
-        """Count `volume` of the current message as passed at once; a negative one was counted too much."""
+        """Count `volume` of the current message as transferred; a negative one takes back what was counted too much."""
         self.left -= volume
 
     def pass_until(self, now_ns: int) -> None:
@@ -88,7 +88,10 @@ class Flow:
         self.since_ns = now_ns
 
     def ran_out(self, rate: int) -> None:
-        """If more bytes are counted than the message has, go back to when it ended, at `rate` in parts of a bit/s."""
+        """If more bytes are counted than the message has, set `since_ns` back to when the last byte left.
+
+        `rate` is the rate until now, in parts of a bit/s.
+        """
         if self.left < 0:
             self.since_ns -= -self.left // rate
             self.left = 0
@@ -115,10 +118,10 @@ class Flow:
         return self.ended_ns is not None or (self.due_ns is not None and self.due_ns <= now_ns)
 
     def take_rate(self, rate: int | None, *, stays: bool) -> bool:
-        """Set the rate from `since_ns` on, until which bytes are counted; return whether the end moves.
+        """Set the rate from `since_ns` on, up to which bytes are counted; return whether the end of the transfer moves.
 
-        With `stays`, there is no end yet, as the rate is only a guess.
-        A remainder of less than a thousandth of a nanosecond is a rounding error, and counts as nothing.
+        With `stays` the rate is only a guess, so no end is set. A remainder that takes less than a thousandth of a
+        nanosecond is a rounding error, and counts as nothing.
         """
         before, least = self.due_ns, max(rate or 0, self.rate or 0) >> 10
         if stays:

@@ -1,7 +1,7 @@
 """The network of links that flows share: which flows cross which links, and new rates for all that a change affects.
 
-A change touches links. It reaches the flows on them, the other links of these flows, and so on; the shares of those
-alone are computed anew. Where nodes have uplinks only, that is one uplink.
+A change concerns some links. It affects the flows on them, the other links of these flows, and so on; only their
+shares are computed anew. Where nodes have only uplinks, that is one uplink.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FairNetwork:
     def change_since(self, link: SharedLink, capacity: int, since_ns: int) -> None:
         """Set the capacity of `link`, in parts of a bit/s; it holds since `since_ns`, which has passed.
 
-        With a past, the bytes since then are counted anew.
+        If recent rates are kept (`past`), the bytes that flows carried since then are counted anew.
         """
         link.limit(capacity)
         self.touch(link)
@@ -158,13 +158,13 @@ class FairNetwork:
 
 
 def _turn(flow: Flow) -> tuple[int, tuple[int, int]]:
-    """Return a sort key, by message and edge, for flows that start at one instant, whatever their order of entry."""
+    """Return a sort key, by message and edge, which orders flows that start at one instant independently of entry."""
     return getattr(flow.waiting[0], "order_key", 0) if flow.waiting else 0, flow.stage.edge
 
 
 @dataclass(slots=True, eq=False)
 class _Draw:
-    """The part of a message that passes at once, out of token buckets, which `max_min` divides as it divides rates."""
+    """The bytes of one flow that token buckets let pass at once; `max_min` divides such bytes as it divides rates."""
 
     flow: Flow
     links: Sequence[SharedLink]
@@ -172,7 +172,7 @@ class _Draw:
 
 
 def _shared(links: Sequence[SharedLink], flows: Sequence[Flow]) -> dict[Flow, int]:
-    """Return the fair rate of each flow that has a limit, after token buckets have let pass the bytes that they hold.
+    """Return the fair rate of each flow that has a limit, once token buckets have let pass the bytes that they allow.
 
     A flow whose end can't change any more keeps its rate, and the others share the rest.
     """

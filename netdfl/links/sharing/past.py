@@ -4,13 +4,14 @@
     counted until then                   |--5.0--|---4.0---|
     counted anew                         |--1.0--|---1.0---|---1.0--▶
 
-A node that emulates its own links learns its shares of downlinks and core links from others, after a notice's time on
-its way. The past has an entry for each instant at which rates changed: the flows that shared then, and the capacities.
+A node that emulates its own links learns its shares of downlinks and core links from others, after the delay of a
+notice. The past has an entry for each instant at which rates changed: the flows that shared then, and the capacities.
 A share that holds since an earlier instant replaces the capacity of that time; all rates since then are computed once
-more, and each flow gets back the bytes, or loses them.
+more, and each flow gets bytes back, or loses some.
 
-Why: A flow whose share is too large until it is told would keep what it had too much, and no link can carry more than
-its rate. Messages that have left cannot be called back: they keep the rates that they had, and others get the rest.
+Why: A flow whose share is too large until the notice comes would keep the bytes that it got in excess, and no link can
+carry more than its rate. Messages that have left cannot be called back: they keep the rates that they had, and other
+messages share the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MOST_INSTANTS = 48
 class _Part:
     """One message of a flow, which crossed `links` at `rate`, in parts of a bit/s; None: unlimited.
 
-    It is known by its turn, so that nothing here holds a message that has left.
+    The message is known by `turn`, its number in the flow, so that no reference keeps a message that has left.
     """
 
     flow: Flow
@@ -56,11 +57,11 @@ class _Instant:
     parts: Sequence[_Part]
 
     def again(self, at_ns: int) -> _Instant:
-        """Return the same state, as one that begins at `at_ns`."""
+        """Return a copy of this entry that begins at `at_ns`."""
         return _Instant(at_ns, dict(self.limits), [replace(part) for part in self.parts])
 
     def count(self, lasting_ns: int) -> None:
-        """Compute the rates by the present capacities, and count the bytes of `lasting_ns` anew."""
+        """Compute the rates from the corrected capacities, and correct the bytes that passed in `lasting_ns`."""
         limits = dict(self.limits)
         moving = [part for part in self.parts if part.is_under_way]
         for part in self.parts:
@@ -75,7 +76,7 @@ class _Instant:
 
 
 class Past:
-    """The recent instants of one node's network at which rates changed."""
+    """The recent instants at which the rates of one node's flows changed, with rates and capacities from then on."""
 
     def __init__(self) -> None:
         """Start without instants."""
@@ -94,7 +95,7 @@ class Past:
         del self._instants[:-MOST_INSTANTS]
 
     def change(self, link: SharedLink, capacity: int, since_ns: int) -> None:
-        """Replace the capacity of `link` since `since_ns`, in parts of a bit/s."""
+        """Replace the capacity of `link`, in parts of a bit/s, in all entries from `since_ns` on."""
         if not self._instants:
             return
         since_ns = max(since_ns, self._instants[0].at_ns)
@@ -107,7 +108,7 @@ class Past:
         self.changed_ns = since_ns if self.changed_ns is None else min(self.changed_ns, since_ns)
 
     def recount(self, now_ns: int) -> None:
-        """Count the bytes of all flows anew, from the earliest change to `now_ns`; bytes until then are counted."""
+        """Count the bytes of all flows anew, from the earliest change up to `now_ns`, up to which they are counted."""
         changed_ns, self.changed_ns = self.changed_ns, None
         if changed_ns is None:
             return

@@ -1,8 +1,8 @@
 """The stage of one edge whose messages go one after another, each over all shared links of its path at once.
 
 An edge has two flows, as two nodes have two connections: one for heartbeats and probes, one for all else. The first
-message of a flow goes, the others wait. The link's state, loss and other own rules act on a message when its first byte
-goes. A lost one uses the uplink and nothing after it; a duplicate follows its original over all links but the uplink.
+message of a flow is transferred, the others wait. The link's state, loss and other own rules act on a message when its
+first byte leaves. A lost one uses only the uplink; a duplicate follows its original over all links but the uplink.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class FairStage:
         return ()
 
     def left(self, unit: Transit, now_ns: int) -> None:
-        """End the transfer of the message `unit` at `now_ns`, which may be later than other changes of the network."""
+        """End the transfer of the message `unit` at `now_ns`, which may lie ahead of the network's other changes."""
         flow = self.flows[_place(unit)]
         flow.end_at(now_ns)
         self.network.ends(flow)
@@ -102,7 +102,7 @@ class FairStage:
 
     @property
     def again_ns(self) -> int | None:
-        """The next instant at which rates change though no flow starts or ends."""
+        """The next instant at which rates change although no flow starts or ends; None: they do not."""
         return self.network.again_ns
 
     def waits(self, unit: Transit) -> bool:
@@ -129,7 +129,7 @@ class FairStage:
             self.network.starts(flow)
 
     def begin(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
-        """Start the transfer of the next message of `flow`; yield outcomes if it is lost or duplicated."""
+        """Start the transfer of the next message of `flow`; yield outcomes if the message is lost or duplicated."""
         unit = flow.turn()
         over_uplink = self.judges is not None
         first = self.links[:1] if over_uplink and not unit.copy else ()
@@ -218,7 +218,10 @@ class FairStage:
     # changes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply new rules to the stage; a link that is down and holds stops its flows, a reset drops their messages."""
+        """Apply new rules: a state that holds messages stops the flows, a reset of the link drops their messages.
+
+        Return the outcomes for messages in the stage.
+        """
         outcomes: list[StageOutcome] = []
         for judge in self.judges or ():
             outcomes += judge.changed(event, now_ns)
@@ -280,7 +283,7 @@ class FairStage:
 
 
 def _place(unit: Transit) -> tuple[NodeId, bool]:
-    """Return the key of the connection that carries a message: its receiver, and whether it is for heartbeats."""
+    """Return the key of a message's connection: its receiver, and whether it is the one for heartbeats and probes."""
     return unit.dst, unit.kind in ASIDE
 
 

@@ -78,14 +78,14 @@ class ToldLink(SharedLink):
         return not self._waits or self._is_told or self.whole.capacity is None
 
     def go(self) -> None:
-        """Let the present messages leave by the present capacity, as no share will be told."""
+        """Let messages leave at the present capacity; no share of this link need be known for them."""
         self._is_told = True
 
     def news(self, since_ns: int = 0) -> FlowNotice | None:
-        """Return a notice to the receiver: which message crosses, how fast it could; None if the last still holds.
+        """Return a notice to the receiver of which message crosses the link, at which possible rate; None if unchanged.
 
-        `since_ns` is the time since when it could cross so fast. A message's first notice holds since it goes, the
-        notice of an end since that end.
+        `since_ns` is the time since when that rate is possible. A message's first notice holds from the time at which
+        its transfer began, the notice of an end from that end.
         """
         flow = next(iter(self.flows), None)
         if flow is None:
@@ -105,7 +105,7 @@ class ToldLink(SharedLink):
     def be_whole(self, capacity: int | None) -> None:
         """Set the link's undivided rate, in parts of a bit/s; None: unlimited.
 
-        It applies at once if no message crosses the link, or if it is None.
+        It becomes the capacity at once if no message crosses the link, or if it is unlimited.
         """
         self.whole.limit(capacity)
         if not self.flows or capacity is None:
@@ -157,7 +157,7 @@ class ToldDownlinks:
     """A node's models of the downlinks of the nodes to which it sends, by edge."""
 
     def __init__(self, network: FairNetwork) -> None:
-        """Start without downlinks; `network` has the flows that cross them."""
+        """Start without models of downlinks; `network` has the node's flows, whose rates follow from the models."""
         self._network = network
         self.links: dict[Edge, ToldLink] = {}
 
@@ -197,8 +197,8 @@ class _DownlinkSender:
     Attributes:
         notice: the sender's last notice about it.
         unit: stands for the message in the downlink's queue.
-        changed_ns: the first and the last change of shares that the sender is not told yet, in ns; None: there is none.
-        told: the rate in bit/s that the sender was told last, and the time in ns since when it holds; -1: none yet.
+        changed_ns: the first and the last change of shares of which the sender does not know yet, in ns; None: none.
+        told: the rate in bit/s last sent to the sender, and the time in ns since when it holds; -1: none was sent yet.
     """
 
     notice: FlowNotice
@@ -211,10 +211,10 @@ class DownlinkShares:
     """A node's own downlink, and the senders whose messages cross it now, known by their notices."""
 
     def __init__(self, link: SharedLink) -> None:
-        """Start without senders."""
+        """Start without senders; `link` is the node's downlink."""
         self._link = link
         self._incoming: dict[NodeId, _DownlinkSender] = {}
-        self._leaving_ns: dict[NodeId, int] = {}  # when the messages of a sender that crashed will have come
+        self._leaving_ns: dict[NodeId, int] = {}  # when the messages of a sender that crashed will have arrived
 
     @property
     def next_ns(self) -> int | None:
@@ -222,12 +222,12 @@ class DownlinkShares:
         return min(self._leaving_ns.values(), default=None)
 
     def keep(self, src: NodeId, until_ns: int) -> None:
-        """Keep the message of `src`, which crashes, and its share until `until_ns`."""
+        """Keep the message of `src`, a sender that crashes, and its share of the downlink until `until_ns`."""
         if src in self._incoming:
             self._leaving_ns[src] = until_ns
 
     def go_on(self, now_ns: int) -> None:
-        """Free the shares of crashed senders whose messages have come by `now_ns`."""
+        """Free the shares of crashed senders whose messages have arrived by `now_ns`."""
         for src, at_ns in [each for each in self._leaving_ns.items() if each[1] <= now_ns]:
             self.take(src, ENDED._replace(since_ns=at_ns))
 
@@ -238,7 +238,7 @@ class DownlinkShares:
             first_ns, last_ns = each.changed_ns or (at_ns, at_ns)
             each.changed_ns = min(first_ns, at_ns), max(last_ns, at_ns)
         if self._leaving_ns.pop(src, None) is not None:
-            self._remove(src)  # of its life before, which numbered messages too
+            self._remove(src)  # the message from before the sender's restart, after which numbers begin anew
         before = self._incoming.get(src)
         if before is not None and before.notice.number == notice.number:
             before.notice = notice
@@ -254,7 +254,7 @@ class DownlinkShares:
         return True
 
     def forget(self, src: NodeId) -> None:
-        """Remove `src`, which is gone, and its message from the downlink, except if that was handed over before."""
+        """Remove `src`, which left the fleet, and its message, except if `keep` keeps the message for a time."""
         if src not in self._leaving_ns:
             self._remove(src)
 

@@ -15,7 +15,7 @@ from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.told import CLOSE, ToldLink
 
 NO_FLOW = -1
-"""The report that no message of an edge crosses core links, in place of a possible rate in bit/s."""
+"""The value reported in place of a possible rate in bit/s where no message of an edge crosses core links."""
 
 
 class ToldWays:
@@ -32,7 +32,7 @@ class ToldWays:
         self._unanswered = False
 
     def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
-        """Add the route of `edge` over core links as one link; `whole` has its rate while no other flow uses it."""
+        """Add the route of `edge` over core links as one link; `whole` has the route's rate without other flows."""
         return self.links.setdefault(edge, ToldLink(edge, whole, rank=5, waits=True))
 
     def news(self, node: NodeId, since_ns: int = 0) -> Sequence[CoreRate]:
@@ -54,14 +54,14 @@ class ToldWays:
         return found
 
     def ends(self, node: NodeId) -> Sequence[CoreRate]:
-        """Return a last report: until when the messages that `node` has handed over cross core links."""
+        """Return a last report: the times in ns until which messages that `node` has handed over cross core links."""
         ways = [(dst, self.links[node, dst]) for dst, offer in self._offers.items() if offer != NO_FLOW]
         found = [CoreRate(dst, NO_FLOW, link.freed_ns) for dst, link in ways if not link.flows]
         self._offers |= {each.dst: NO_FLOW for each in found}
         return found
 
     def go(self, network: FairNetwork) -> None:
-        """Let all messages leave by the rates that are known now, the whole rates where none was sent."""
+        """Let all messages leave at the rates known now, or at a route's undivided rate if the supervisor sent none."""
         for link in self.links.values():
             link.go()
             network.touch(link)
@@ -74,9 +74,9 @@ class ToldWays:
     def take(
         self, node: NodeId, rates: Sequence[CoreRate], network: FairNetwork, now_ns: int, *, answers: bool
     ) -> None:
-        """Use the supervisor's rates for the messages of `node`: each holds until the next one of its receiver.
+        """Use the supervisor's rates for the messages of `node`; each holds until the next rate for the same receiver.
 
-        `answers` says that they answer the node's last report of the rates at which it could send.
+        `answers` says that the rates answer the node's last report of the rates at which it could send.
         """
         for each in rates:
             if (node, each.dst) in self.links:
