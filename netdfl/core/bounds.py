@@ -1,4 +1,4 @@
-"""Bounds on the messages and RPC calls that nodes in real processes hold before they need them, from the scenario.
+"""Bounds on the messages and RPC calls that nodes in real processes hold before they use them, from the scenario.
 
     of one peer       `window` messages that arrive early, each as long as this model's
     in all            the same for each of its `peers`

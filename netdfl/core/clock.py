@@ -61,7 +61,7 @@ class Alarm:
 
     @property
     def rings(self) -> bool:
-        """Whether the callback is called when the timer fires, which else only sets itself again for a later time."""
+        """Whether the callback will be called when the timer fires; if not, the timer is only set again for later."""
         return self._due_ns is not None and self._due_ns <= self._wakes_ns
 
     def set(self, at_ns: int, name: TimerName) -> None:

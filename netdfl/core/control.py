@@ -1,7 +1,7 @@
 """The messages between a fleet's supervisor and its nodes: orders go down, reports come up.
 
-Plain typed values, matched with `match`. Their form on a wire is the concern of `netdfl.transport.control.codec`
-alone, where a class and its protobuf message have the same name.
+Plain typed values, matched with `match`. Only `netdfl.transport.control.codec` knows their form on a wire, where a
+class and its protobuf message have the same name.
 """
 
 from __future__ import annotations
@@ -139,15 +139,15 @@ class Life:
 
 
 LOST = -1
-"""The exit code of a node that is lost without an end of its process."""
+"""The exit code that stands for a node that was lost although its process did not end, as with its machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
     """The end of a node's process without an order to end: its exit code or signal, and its last output (`words`).
 
-    `epoch` counts the node's restarts before. `lost` names another cause than its process's end, such as its machine;
-    code (`LOST`) and signal mean nothing then. Whatever started the node may start it again within `within_ns` ns.
+    `epoch` counts the node's restarts before. `lost` names a cause other than the end of the process, such as a lost
+    machine; code (`LOST`) and signal mean nothing then. A program outside may restart the node within `within_ns` ns.
     """
 
     epoch: int
@@ -165,7 +165,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """The supervisor's answer to a node's request `number` for its clock: `at_ns` is its monotonic clock then."""
+    """The answer to a node's request `number` for the supervisor's clock, which showed `at_ns` (monotonic, in ns)."""
 
     number: int
     at_ns: int
@@ -255,14 +255,14 @@ class ModelSaved:
 
 
 ENDINGS = frozenset({"training_error", "failed"})
-"""The kinds of events that a node reports; all others stand in its own record."""
+"""The kinds of events that a node reports to the supervisor; the node keeps all others only in its own record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
     """The report of an event that ends a node, one of `ENDINGS`, with the fields of the run's record.
 
-    `details` has its `reason`.
+    `details` has the event's `reason`.
     """
 
     at_ns: int
@@ -303,7 +303,7 @@ class Crashed:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The evaluator's report of one round's metrics; the key `test_accuracy@3` is for node 3's model alone."""
+    """The evaluator's report of one round's metrics; the key `test_accuracy@3` is for the model of node 3 only."""
 
     round: int
     figures: Mapping[str, float]
@@ -364,8 +364,8 @@ class CoreFlows:
     Nodes send it where each one emulates its own links.
 
     Attributes:
-        offers: for each receiver with a change, the rate that the message would get if no core link limited it. That
-            there is no message may hold from a later time on, if the node crashed and its message is under way.
+        offers: for each receiver with a change, the rate that the message would get if no core link limited it. A rate
+            of -1 (no message) may hold from a later time on, if the node crashed while its message is under way.
     """
 
     offers: tuple[CoreRate, ...]

@@ -18,7 +18,7 @@ NetdflError
 └── RunError                    exit 4: the run broke for a reason outside the scenario
     └── OwnCodeError            a user's own part raised, and the run can't go on
 
-An argument of the Python API that does not fit gets a sentence, with its name, what came and what is expected.
+An InputError about an argument of the Python API names the argument, the value that came and what was expected.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class MachineError(InputError):
 class MessageError(NetdflError):
     """The error for a received message that is refused and so changes nothing.
 
-    `message` is the refused message as far as it was decoded; a node leaves it out and goes on.
+    `message` is the refused message as far as it was decoded; the node that received it ignores it and continues.
     """
 
     reason: FateReason = FateReason("refused")

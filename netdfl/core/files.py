@@ -1,4 +1,4 @@
-"""Safe access to folders that others may write: whole files, never through a link, read within bounds.
+"""Safe access to folders that other users may write to: whole files, never through a link, read within bounds.
 
 It also finds the files that ship with netdfl, and the versions of packages (None where a package is not installed).
 """
@@ -148,23 +148,23 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def read_plain_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the contents of a plain file of at most `most` bytes. Raises as `read_plain` does."""
+    """Return the contents of a plain file of at most `most` bytes. Raises FileNotFoundError and InputError."""
     with _plain(path) as (file, size):
-        data = file.read(min(most, max(size, 1 << 16)) + 1)  # so much memory is taken as is asked for
+        data = file.read(min(most, max(size, 1 << 16)) + 1)  # `read` allocates as many bytes as it is asked for
     if len(data) > most:
         raise InputError(f"{path} has more than {most} bytes, and is not read")
     return data
 
 
 def read_end(path: Path, most: int) -> bytes:
-    """Return the last `most` bytes of a plain file of any size. Raises as `read_plain` does."""
+    """Return the last `most` bytes of a plain file of any size. Raises FileNotFoundError and InputError."""
     with _plain(path) as (file, size):
         file.seek(max(0, size - most))
         return file.read(most)
 
 
 def read_from(path: Path, start: int, most: int) -> bytes:
-    """Return up to `most` bytes of a plain file of any size from byte `start` on. Raises as `read_plain` does."""
+    """Return up to `most` bytes of a plain file from byte `start` on. Raises FileNotFoundError and InputError."""
     with _plain(path) as (file, _):
         file.seek(start)
         return file.read(most)
@@ -172,7 +172,7 @@ def read_from(path: Path, start: int, most: int) -> bytes:
 
 @contextmanager
 def _plain(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield a plain file, open for reading, and its size. Raises as `read_plain` does."""
+    """Yield a plain file, open for reading, and its size in bytes. Raises FileNotFoundError and InputError."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
@@ -209,7 +209,7 @@ def _modes(folder: Path) -> Iterator[tuple[Path, int]]:
             if stat.S_ISDIR(mode):
                 yield from _modes(Path(entry.path))
         except FileNotFoundError:
-            continue  # a run that goes on replaces its files
+            continue  # a run that is not over replaces its files
 
 
 PACKAGE = Path(__file__).resolve().parents[1]

@@ -1,4 +1,4 @@
-"""Processes forked from this one, which do one kind of work on many tasks with what was made before the fork."""
+"""Processes forked from this one, which do one kind of work on many tasks with the objects made before the fork."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _work: Callable[..., Any] | None = None
 
 @contextmanager
 def forked(work: Callable[..., Any], jobs: int, died: str) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of `jobs` processes in which `do_work` calls `work`; they leave Ctrl-C to this process.
+    """Yield a pool of `jobs` processes in which `do_work` calls `work`; only this process handles Ctrl-C.
 
     The work itself is inherited, so that only arguments and results are pickled. Raises RunError with the text `died`
     if one of the processes dies.

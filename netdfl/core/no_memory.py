@@ -15,9 +15,9 @@ def is_of_memory(error: BaseException) -> bool:
 
 
 def lack_of_memory(error: BaseException) -> str:
-    """Return the class and the first line of the text of the error that means that memory ran out, of those behind it.
+    """Return the class and the first line of the out-of-memory error among `error` and the errors that caused it.
 
-    `error` is one for which `is_of_memory` is true.
+    `is_of_memory` must be true for `error`.
     """
     found = next(each for each in _all(error, set()) if _is_one(each))
     said = str(found).strip().partition("\n")[0]

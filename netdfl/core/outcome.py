@@ -1,11 +1,11 @@
 """The outcome of messages (how and when they ended): one value for the nodes' counters, the event log and the store.
 
-Relies on: the rule in a large fleet: messages of one multicast mostly end alike, at few instants, and differ in their
-edges alone.
+Relies on: the rule in a large fleet: messages of one multicast mostly end alike, at few instants, and differ only in
+their edges.
 
-Why: Each layer that keeps the same thing in a form of its own must find the batch anew and undo it for the next one.
-With one value a batch stays a batch from the network to the file. It has no contents, because rows are kept long after
-payloads should be freed.
+Why: If each layer kept outcomes in a form of its own, each would have to find the batch of equal outcomes and undo it
+for the next layer. With one value a batch stays a batch from the network to the file. It has no contents, because rows
+are kept long after payloads should be freed.
 """
 
 from __future__ import annotations

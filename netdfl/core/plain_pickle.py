@@ -1,4 +1,4 @@
-"""Pickles of other programs, read as plain data alone: no name of a pickle is looked up, so nothing of it is run."""
+"""Pickles of other programs, read only as plain data: no class or function that a pickle names is looked up or run."""
 
 from __future__ import annotations
 

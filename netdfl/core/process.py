@@ -63,7 +63,7 @@ def freed_kept() -> Iterator[None]:
 
 @contextmanager
 def few_collections(objects: int = 500_000) -> Iterator[None]:
-    """Collect garbage among new objects only once `objects` of them were made, and among the oldest ones hardly ever.
+    """Make garbage collections rare inside the context: one per `objects` new objects, hardly any of old objects.
 
     For code that makes many objects, of which few are in reference cycles.
     """
@@ -142,9 +142,10 @@ def die_with_parent(parent: int) -> None:
 
 
 def leave() -> NoReturn:
-    """End this process by its exit handlers, without freeing its objects one by one.
+    """Run the exit handlers, then end this process without freeing its objects one by one.
 
-    Of objects that `gc.freeze` holds, an extension module that counts its own (DuckDB's) would print that they leaked.
+    If objects that `gc.freeze` holds were freed, an extension module that counts its objects (DuckDB's) would print
+    that they leaked.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -1,6 +1,6 @@
 """Named random streams: one seed, and a stream for each purpose.
 
-A new draw in one place changes nothing elsewhere, because a stream depends on the seed and its own name alone: not on
+A new draw in one place changes nothing elsewhere, because a stream depends only on the seed and its own name: not on
 the order of calls, the process, or `PYTHONHASHSEED`.
 """
 
@@ -65,15 +65,15 @@ class Streams:
         return state.digest()
 
     def integer(self, *key: Key) -> int:
-        """Return a 64-bit integer that depends on the seed and `key` alone."""
+        """Return a 64-bit integer that depends only on the seed and `key`."""
         return int.from_bytes(self._digest(key)[:8], "little")
 
     def uniform(self, *key: Key) -> float:
-        """Return a number of [0, 1) that depends on the seed and `key` alone, such as to lose a message or not."""
+        """Return a number of [0, 1) that depends only on the seed and `key`, as for whether a message is lost."""
         return (self.integer(*key) >> 11) * 2.0**-53
 
     def rng(self, *key: Key) -> np.random.Generator:
-        """Return a generator that depends on the seed and `key` alone, as in `streams.rng("link", 3, 7, "loss")`."""
+        """Return a generator that depends only on the seed and `key`, as in `streams.rng("link", 3, 7, "loss")`."""
         words = np.frombuffer(self._digest(key), "<u4").astype(
             np.uint32
         )  # as numpy would make of the integer, but sooner

@@ -1,12 +1,12 @@
 """The messages between nodes, and a node's view of a round.
 
-Relies on: the standard library alone. A payload's buffers do not change once it exists; its makers copy vectors for
-that.
+Relies on: only the standard library. A payload's buffers do not change once it exists; code that makes a payload copies
+the vectors for that.
 
 Why: Messages and ids are tuples, and are built without the call in Python that a named tuple makes, because a fleet
-makes millions. There is one identity of a sending (`MessageId`) with one projection (`LogicalId`): waits, queries,
-resends and the detection of duplicates must agree on which messages are the same. A multicast is the only form of one
-thing for many, so no layer needs to detect it.
+makes millions. There is one identity of a transmission (`MessageId`) with one projection (`LogicalId`): waits, queries,
+resends and the detection of duplicates must agree on which messages are the same. A message to several receivers
+always has the form of a multicast, so no layer needs to look for equal messages.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Array:
 
 
 FEW_VALUES, PER_VALUE = 16, 128
-"""A payload whose metadata has more than FEW_VALUES values counts PER_VALUE bytes for each further one: an empty map
-takes one byte on the wire, and this many in memory at most."""
+"""A payload whose metadata has more than FEW_VALUES values counts as PER_VALUE bytes larger for each further value: an
+empty map takes one byte on the wire, and at most this many in memory."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -107,7 +107,7 @@ class Payload:
         return self
 
     def memory(self, nbytes: int) -> int:
-        """Return the bytes that count for a payload that came in a frame of `nbytes`: more, if it has much metadata."""
+        """Return the bytes of memory counted for this payload: its frame's `nbytes`, and more with much metadata."""
         more = _num_values(self.meta) - FEW_VALUES if self.meta else 0
         return nbytes + PER_VALUE * max(0, more)
 
@@ -131,8 +131,8 @@ as_step: Callable[[tuple[int, int]], StepId] = partial(tuple.__new__, StepId)
 class LogicalId(NamedTuple):
     """The identity of a message on an edge: the same for every repetition, also after a restart of its sender.
 
-    A node waits for it, asks for it, sends it again and takes it once. `part` numbers several messages of one kind and
-    step: 0 as long as a step has one.
+    By it a node waits for a message, asks for it, sends it again and accepts it once. `part` numbers several messages
+    of one kind and step from 0; it is 0 if there is only one.
     """
 
     kind: Kind
@@ -191,7 +191,7 @@ class Message(NamedTuple):
 
     @property
     def at(self) -> StepId:
-        """The step (round, and number of the exchange within it) that the message is for."""
+        """The step (round, and number of the exchange within it) to which the message belongs."""
         return as_step((self.round, self.step))
 
     @property

@@ -2,8 +2,8 @@
 
 Numerical results depend on netdfl, whose code is the algorithm; on Python's minor version (from 3.12 on `sum` adds
 floats with a correction); on numpy, which draws the data's shares and sums vectors; and, in training, on the public
-version of PyTorch: its builds (`+cpu`) and kinds of processors are not compared. Libraries of the wire carry bytes. The
-effect of two states of netdfl's code with one version is unknown; the difference is reported.
+version of PyTorch: its builds (`+cpu`) and kinds of processors are not compared. Network libraries only carry bytes.
+The effect of two states of netdfl's code with one version is unknown; the difference is reported.
 
 Each machine imports the user's modules, and loads and shares out the data, for itself. So digests of the modules and of
 the shares are compared, too, as if they were versions: where modules differ, two nodes would run two algorithms; where

@@ -64,12 +64,12 @@ def named_error(error: BaseException, doing: str = "") -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of an error's message, in which a user's modules have the names that the user gave them."""
+    """Return the first line of an error's message, with the made-up prefix (`HOME`) of a user's modules removed."""
     return without_home(next((line for line in str(error).splitlines() if line.strip()), ""))
 
 
 def without_home(text: str) -> str:
-    """Return `text` in which a user's modules have the names that the user gave them."""
+    """Return `text` without the made-up prefix (`HOME`) under which a user's modules are imported."""
     return re.sub(rf"{HOME}[0-9a-f]+\.", "", text)
 
 
