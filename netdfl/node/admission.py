@@ -1,10 +1,11 @@
 """The admission of messages: whether a message fits the graph, the kinds of messages, and the rounds and their steps.
 
-Relies on: the proof that each call carries, so that the sender is of the fleet; and `prepare`, which a node calls at
-the beginning of a round, so that no message waits for a graph to be drawn.
+Relies on: the proof that each call carries, which shows that its sender belongs to the fleet; and `prepare`, which a
+node calls at the beginning of a round, so that no message waits for a graph to be drawn.
 
-Why: A member may still err, and in plain text it may speak in another's name. What no honest node sends is refused
-here, before the mailbox keeps it, and counted with its sender. A look takes the same time in a fleet of any size.
+Why: A member may still err, and in plain text it may speak in another's name. A message that no honest node sends is
+refused here, before the mailbox keeps it, and counted with its sender. A check takes the same time in a fleet of any
+size.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from netdfl.core.types import Kind, Message, NodeId
 _OF_ROUNDS = frozenset({Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY})
 _OF_NEIGHBORS = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
 MOST_STEPS = 1024
-"""The most exchanges of a round whose number a user's own mixing decides; each node might decide otherwise."""
+"""The most exchanges in a round if a user's own mixing decides their number, which may differ between nodes."""
 STEPS_WITHOUT_GOSSIP = 2
-"""A server's model and the reports to it; a pairwise exchange and the message that a node is through with its round."""
+"""The exchanges in a round without gossip: a server's model and the clients' answers; or a pairwise exchange and the
+message that a node has finished its round."""
 KEPT = 16
 """For how many rounds a node keeps its senders and steps: the present one, and rounds whose messages come early or
 late."""

@@ -275,7 +275,7 @@ class StatusQueries:
     # answering
 
     def answer(self, query: Message) -> Fate:
-        """Answer a peer's status query: whether this node will send it nothing more for the step it waits for."""
+        """Answer a peer's status query: whether this node will send the peer nothing more for the step in the query."""
         past = self.is_step_done(query.src, query.at)
         self._send(answer_to(query, Kind.STATUS, self._epoch, Payload(meta={STEP_DONE: past})))
         return Fate.DELIVERED

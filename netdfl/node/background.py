@@ -41,14 +41,14 @@ class BackgroundSends:
         return self._waiting.get(peer, 0) >= MOST_WAITING
 
     def answer(self, message: Message) -> None:
-        """Send a message, unless too many wait for its receiver."""
+        """Send a message in the background, or drop it if too many messages wait for its receiver."""
         if self.is_full(message.dst):
             self._left_out(message)
         else:
             self.send(message)
 
     def send(self, message: Message) -> None:
-        """Send a message, however many wait for its receiver."""
+        """Send a message in the background, however many messages wait for its receiver."""
         task = asyncio.get_running_loop().create_task(self._sent(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

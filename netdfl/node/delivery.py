@@ -8,7 +8,7 @@ An acknowledgement is a message over the reverse link, with the faults and bytes
 message (a `LogicalId`) once, whatever its attempt, and acknowledges each copy. Until the acknowledgement comes, a
 message is neither the sender's nor lost. No time-out gives it back to the sender: the sender can't know whether the
 message or the acknowledgement was lost, and a message that was taken back but had arrived would be counted twice. Only
-a refusal gives it back. This is how push-sum keeps its mass.
+a refusal gives it back. This is how push-sum keeps its mass, the sum of the weights of all nodes and messages.
 
 A notice, by which a node says that it sends nothing in a step, is acknowledged like data, but at once: it has no weight
 to keep.
@@ -217,7 +217,7 @@ class AcknowledgingTransport:
 
     @property
     def left(self) -> tuple[PeerMessage, ...]:
-        """The unacknowledged messages, which the node sends again after a restart; notices it makes anew."""
+        """The unacknowledged messages that the node resends after a restart: all but notices, which it makes anew."""
         return tuple(sent for sent in self._unacknowledged if sent[1].kind is not Kind.NOTICE)
 
     def take_acknowledged(self) -> list[Acknowledgement]:
@@ -270,9 +270,9 @@ class AcknowledgingTransport:
             self._sink.when_room(callback)
 
     def refusal(self, message: Message) -> Fate | None:
-        """Return the fate of a message that the node's sink refuses; None if it may be delivered, as acknowledgements.
+        """Return the fate of a message that the node's sink refuses; None if the message may be delivered.
 
-        These never reach the sink.
+        An acknowledgement is never refused here, because it does not reach the sink.
         """
         return None if self._checks is None or message.kind is Kind.ACK else self._checks.refusal(message)
 
@@ -292,7 +292,7 @@ class AcknowledgingTransport:
         if message.kind is Kind.NOTICE:
             self._acknowledge(id, self._ack(message, taken=True, notice=True), at_once=True)
             return fate
-        if fate == NOT_ADMITTED:  # the id is not kept: each copy is refused anew, and such ids have no end
+        if fate == NOT_ADMITTED:  # the id is not kept: each copy is refused anew, as there is no bound on such ids
             self._acknowledge(id, self._ack(message, taken=False), at_once=True)
             return fate
         if fate in _REFUSALS:
@@ -304,7 +304,7 @@ class AcknowledgingTransport:
         return fate
 
     def _ack(self, message: Message, **said: bool) -> Message:
-        """Return an acknowledgement of `message`, which says the life of its sender that it is for."""
+        """Return an acknowledgement of `message`; it holds the sender's restarts, so that only that life accepts it."""
         return answer_to(message, Kind.ACK, self.epoch, Payload(meta={**said, "epoch": message.epoch}))
 
     def _acknowledge(self, id: PeerMessage, ack: Message, *, at_once: bool) -> None:

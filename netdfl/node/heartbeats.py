@@ -8,9 +8,9 @@ link gone.
 
 Relies on: timers of the node's clock, and links that carry heartbeats with the loss and delay of any message.
 
-Why: A detector that the launcher told the truth would hide what algorithms must live with; that one exists too, as
-`oracle`, and the result names it. Heartbeats are counted apart, because they go on in a deadlock and would look like
-progress.
+Why: A detector that the launcher tells the truth would hide the errors that algorithms must tolerate; such a detector
+exists too, as `oracle`, and the run's result names it. Heartbeats are counted separately, because they continue in a
+deadlock and would look like progress.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Transport
 
 MOST_BEATS = 1000
-"""Limit in heartbeats: `misses` losses in a row that are expected to take longer count as never occurring."""
+"""Limit in heartbeats: if `misses` losses in a row are expected only after more, they count as never occurring."""
 AVERAGES = 5
 """A wait may last this many times the expected time until `misses` losses in a row: all but one in 150 end by then."""
 RECENT = 100
@@ -53,7 +53,7 @@ class _Beats:
     lossy_ns: int = 0
 
     def take(self, number: int, now_ns: int) -> None:
-        if number <= self.last:  # of another life of the peer
+        if number <= self.last:  # the peer restarted, and numbers its heartbeats anew
             self.first, self.came, self.before, self.gap = number, 0, (0, 0), None
         elif number > self.last + 1:
             if self.gap is None or number - self.gap > RECENT:

@@ -3,7 +3,7 @@
 A diagnosis reads these counts when a fleet stalls: for each edge the messages in flight, the last ones settled, and
 which steps were ever sent. The memory of an edge is bounded, for a fleet may have millions of edges.
 
-Relies on: a transport that settles each message that it took exactly once, and names it by its id.
+Relies on: a transport that reports the fate of each message that it took exactly once, and names it by its id.
 
 Why: When a fleet stalls, counts by edge tell a lost message from one that was never sent. A list of all messages would
 grow with the run; runs of steps (`SentSteps`) and the last few fates answer the same questions in bounded memory.

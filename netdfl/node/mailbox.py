@@ -15,9 +15,9 @@ A message meets one of four cases, by the step that it is for:
           ├─ its step is awaited, or to come and there is room──▶ unread ──the step closes──▶ read
           └─ its step is to come and there is no room──▶ not taken: offered again
 
-The kinds of messages that are no matter of steps (heartbeats, queries, requests) go to handlers.
+Messages that belong to no step (heartbeats, queries, requests) go to handlers.
 
-Relies on: steps that are ordered in time, and messages that are equal if sender and step are equal: a later life
+Relies on: steps that are ordered in time, and messages that are equal if sender and step are equal: a restarted sender
 repeats them.
 
 Why: A queue would give messages in the order of their arrival, and sums would differ between worlds. The return value
@@ -62,7 +62,7 @@ class Mailbox:
         Args:
             keep_late: whether late messages carry push-sum mass and so are kept for the next exchange.
             stale: how many rounds older than the next exchange a late message may be and still be taken.
-            bound: how many unread messages are kept before the mailbox pushes back.
+            bound: how many unread messages are kept before senders must wait.
             peer_bytes: how many bytes are kept of one sender's messages for steps that the node does not await yet;
                 0: any number. The transport must hold further ones, and their sender waits; a single one always fits.
             late_bytes: how many bytes of late messages are kept; 0: any number.
@@ -80,7 +80,7 @@ class Mailbox:
         self._shut = self._has_finished = False
         self._seen: dict[StepId, int] = {}  # the senders of each step, as bits: a run has very many steps
         self._bits = _Bits()
-        self._heard: dict[NodeId, int] = {}  # number of messages, of senders that `num_from` was asked about alone
+        self._heard: dict[NodeId, int] = {}  # number of messages, only of senders that `num_from` was asked about
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
         self._awaited: StepId = _NO_STEP
@@ -144,9 +144,9 @@ class Mailbox:
         return _DELIVERED
 
     def _is_too_much(self, message: Message) -> bool:
-        """Return whether a message for a later step is too much: one sender's such messages may have `peer_bytes`.
+        """Return whether a message for a later step exceeds its sender's limit for such messages, `peer_bytes`.
 
-        The only such message of a sender never is, nor is a duplicate.
+        A sender's only such message never exceeds it, nor does a duplicate.
         """
         held = self._early.get(message.src, 0)
         beyond = held > 0 and held + self._memory_of(message) > self.peer_bytes

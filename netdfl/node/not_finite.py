@@ -71,7 +71,7 @@ class NonFinitePolicy:
         return inbox
 
     def requests(self, answer: Callable[[Message], None] | None) -> Callable[[Message], None] | None:
-        """Return `answer`, which answers peers' requests, so that requests with NaN are refused or counted before."""
+        """Return the function `answer` for peers' requests, wrapped to refuse or count those with NaN or infinity."""
         return answer if answer is None or self.how == "pass" else partial(self._look_and, answer)
 
     def _look_and(self, answer: Callable[[Message], None], request: Message) -> None:

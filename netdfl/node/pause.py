@@ -1,6 +1,6 @@
 """A gate that stops a node's coroutine at its next `await`, as a busy machine stops a process.
 
-A scripted pause must stop the code of the node and nothing else: its messages still come as far as its door, its timers
+A scripted pause must stop the code of the node and nothing else: messages to the node still arrive, and its timers
 still run out. So the gate drives the coroutine step by step, and takes no further step while it is closed.
 
 Relies on: `coroutine.send`, by which any coroutine can be driven from outside, and futures that stay done until

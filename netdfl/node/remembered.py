@@ -66,9 +66,10 @@ def durable(node: Node, memory: Remembered) -> None:
 
 
 def recall(node: Node, memory: Remembered) -> None:
-    """Restore to a restarted `node` what it had saved about messages; it refuses those and sends its own again.
+    """Restore to a restarted `node` what it had saved about messages.
 
-    Its clock must be running.
+    The node refuses copies of messages that it had read, and sends its unacknowledged messages again. Its clock must be
+    running.
     """
     node.mailbox.remember(memory.read)
     if node.delivery is not None:

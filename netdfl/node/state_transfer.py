@@ -8,8 +8,8 @@ late one. If none comes, the node begins with its initial vector and records the
                                  ├──none in time──▶ the next neighbor is asked
                                  └──none to any request──▶ the initial vector
 
-Relies on: `latest`, the state of a node's last finished round, from which it answers at any time, in whatever it is
-busy.
+Relies on: `latest`, the state of a node's last finished round, from which the node answers at any time, whatever it is
+doing.
 
 Why: A node that begins again from its initial vector pulls the fleet back. A supervisor that handed out a model would
 be free and always there, which no real fleet has. The weight of a fetched model is the scenario's choice
@@ -113,8 +113,8 @@ class StateTransfer:
         self._asked: set[NodeId] = set()
         self._came: FetchedModel | None = None
         self._done: asyncio.Future[None] | None = None
-        self._given: dict[NodeId, tuple[int, int]] = {}  # the life of each peer that asked, and how often it did
-        self._packed: tuple[NodeState, Payload] | None = None  # the model that was given last, one for all who ask
+        self._given: dict[NodeId, tuple[int, int]] = {}  # each peer's restarts, and its requests since the last one
+        self._packed: tuple[NodeState, Payload] | None = None  # the model that was given last, the same for all peers
         self.since_ns: int | None = None
         node.mailbox.on(Kind.FETCH, self._give)
         node.mailbox.on(Kind.MODEL, self._take)

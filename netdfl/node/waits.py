@@ -1,7 +1,7 @@
 """The one way in which a node waits for messages: for which nodes, in which step, how many suffice, until when.
 
 Each wait of each algorithm goes through `Waits.messages`, so that a diagnosis sees all of them. While a node waits, its
-`OpenWait` is the node's edges of the wait-for graph: all of the awaited nodes, any of them, or k of n.
+`OpenWait` gives the node's edges of the wait-for graph: all of the awaited nodes, any of them, or k of n.
 
     begin ──> open ──enough messages──────────────────────────────────────> came
                ├──all missing senders are called gone─────────────────────> gone
@@ -53,7 +53,7 @@ class OpenWait:
         since_ns: when the wait began.
         deadline_ns: when the wait ends at the latest; None if it has no deadline.
         have: the senders whose messages have come so far.
-        silent: the senders that are not waited for any more, though their messages may still come.
+        silent: the senders that are no longer waited for, though their messages may still come.
         given_up: the nodes of `silent` that were already not waited for when the wait began.
         kind: the kind of the awaited messages.
         last_ns: when the last message came.
@@ -61,7 +61,7 @@ class OpenWait:
         unanswered: whether a sender left its queries unanswered.
         last_src: the sender of the last message or notice; of several at one instant, the one with the smallest number.
         ended: how the wait ended; None while it lasts.
-        skipped: the nodes of `silent` that are not waited for because a stall was ended so.
+        skipped: the nodes of `silent` that an order to end a stall told this node to skip.
     """
 
     round: int
