@@ -14,7 +14,7 @@ _KEPT = 16  # graphs of past and coming rounds: nodes may be rounds apart
 class Topology:
     """A graph for every round, drawn anew every `redraw_every` rounds.
 
-    Every node can draw the whole graph, because it depends on the seed and the round alone. A topology that a user
+    Every node can draw the whole graph, because it depends only on the seed and the round. A topology that a user
     writes is a function that returns a `Topology`.
 
     Attributes:
@@ -40,7 +40,7 @@ class Topology:
         notes: Sequence[str] = (),
         connected: bool = True,
     ) -> None:
-        """Take the function that draws a graph for each block of `redraw_every` consecutive rounds.
+        """Make a topology from `draw`, a function that draws a graph for each block of `redraw_every` rounds.
 
         Args:
             num_nodes: Nodes of every graph.
@@ -85,7 +85,7 @@ def static(graph: Graph, notes: Sequence[str] = ()) -> Topology:
 
 
 def check_connected(graph: Graph, what: str) -> None:
-    """Raise ValueError unless every node reaches every other; it says `what` the graph is and which are cut off."""
+    """Raise ValueError unless every node reaches every other; the text calls the graph `what` and names the others."""
     if graph.cut_off:
         some = ", ".join(map(str, graph.cut_off[:5])) + (", ..." if len(graph.cut_off) > 5 else "")
         raise ValueError(

@@ -100,8 +100,8 @@ def _numbered_ends(plain: Sequence[str]) -> Iterator[Ends]:
 def read_graph(file: str, otherwise: str = "GraphML") -> Any:
     """Read a file as a networkx graph with nodes 0 to n - 1, renumbered if they have other names.
 
-    The ending of its name says in which format it is; a name with no ending of these is taken to be in `otherwise`.
-    Links of a node with itself, which some formats demand, are left out; `self_loops` counts them.
+    The ending of the file's name decides the format; without a known ending, the format is `otherwise`. Links of a node
+    with itself, which some formats demand, are left out; `self_loops` counts them.
 
     Raises:
         ValueError: The file can't be read, or holds no graph; with a remedy.
@@ -195,9 +195,9 @@ class Edges:
 
     Attributes:
         pairs: The two node numbers of each edge.
-        directed: Whether an edge works from the first node to the second alone.
+        directed: Whether an edge works only from the first node to the second.
         notes: Remarks for the user.
-        places: Each edge's file and line, to begin an error with, if it has one.
+        places: The file and line of each edge, with which errors about the edge begin; empty if edges have no line.
     """
 
     pairs: list[list[int]]

@@ -52,7 +52,7 @@ class Graph:
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Graph:
-        """Take a networkx graph whose nodes are 0 to n - 1. Self loops raise ValueError."""
+        """Return the graph of a networkx graph whose nodes are 0 to n - 1. Raises ValueError for self loops."""
         n = graph.number_of_nodes()
         if set(graph) != set(range(n)):
             raise ValueError(f"the nodes of the networkx graph are not 0 to {n - 1}; relabel them first")

@@ -22,7 +22,7 @@ class Network:
     """The views of all nodes, and the mixing matrix that they form together.
 
     A `View` holds a node's neighbors in a round and their weights. Weights are computed for the graph after neighbor
-    selection. Where receivers do not know their senders, a view depends on the node's own choice alone: `in_neighbors`
+    selection. Where receivers do not know their senders, a view depends only on the node's own choice: `in_neighbors`
     is None and `in_weights` is empty.
 
     With a `server` (the last node, the hub of a star) the others are clients. In each round the server exchanges

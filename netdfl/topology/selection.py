@@ -21,8 +21,8 @@ class Selection(Protocol):
     """The interface of a neighbor selection: the choice of the out-neighbors to which a node sends in a round.
 
     Attributes:
-        receivers_know: Whether `select` depends on the seed, the round and its arguments alone, and is common
-            knowledge. If it is False, each node asks the selection for that node's own choice only.
+        receivers_know: Whether `select` depends only on the seed, the round and its arguments, so that every node can
+            compute it. If it is False, each node asks the selection for that node's own choice only.
     """
 
     receivers_know: bool
@@ -45,15 +45,15 @@ class AllNeighbors:
 
 
 class PrivateSelection:
-    """A selection that chooses as another one does, but whose choices receivers can't know in advance.
+    """A selection that makes the choices of another one, but by which no receiver knows its senders in advance.
 
-    It is for methods whose nodes choose again, among the selected neighbors, at run time.
+    It is for methods whose nodes choose again at run time, among the neighbors that the other selection chose.
     """
 
     receivers_know = False
 
     def __init__(self, among: Selection) -> None:
-        """Use the choices of `among`, another selection."""
+        """Make the choices of the selection `among`; `receivers_know` is False whatever `among` says."""
         self.select = among.select
 
 
@@ -127,9 +127,10 @@ class Halves:
 
 
 def halves(topology: Topology, among: Selection | None = None) -> Halves:
-    """Divide nodes into halves: passive at an even distance from node 0, or with an even number if the graph changes.
+    """Divide the nodes into halves: nodes at an even distance from node 0 are passive, all others are active.
 
-    Links between two nodes of one half stay unused: `inside` returns them.
+    If the graph changes, nodes with an even number are passive. Links between two nodes of one half stay unused:
+    `inside` returns them.
     """
     if topology.time_varying:
         return Halves(frozenset(range(0, topology.num_nodes, 2)), among)

@@ -39,7 +39,7 @@ def alone(num_nodes: int, streams: Streams, /) -> Topology:
 
 
 def directed_ring(num_nodes: int, streams: Streams, /) -> Topology:
-    """Let each node send to the next alone."""
+    """Let each node send only to the next."""
     return static(_circulant(num_nodes, [1], symmetric=False))
 
 
