@@ -10,7 +10,7 @@ from netdfl.core.types import NodeId
 from netdfl.links.selectors import Groups, nearest, parse_nodes
 
 Placement: TypeAlias = Literal["in order", "by group", "random"]
-"""The ways to place nodes without naming each.
+"""The ways to place nodes without naming the site of each.
 
 `in order`: one node on each site, then again from the first site. `by group`: a group of nodes goes to the site with
 its name. `random`: each node's site is drawn by the scenario's seed.

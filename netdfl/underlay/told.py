@@ -1,6 +1,6 @@
 """Core links in worlds whose nodes emulate their own links: each node has a copy, and the supervisor divides the rates.
 
-    node: offers ──▶ supervisor: max-min fair rates over all core links ──▶ node: the rate of each of its ways
+     node: offers ──▶ supervisor: max-min fair rates over all core links ──▶ node: the rate of each of its routes
 
 Losses, delays and cuts act at the sender, by its own copy and by the same keyed random draws as in the simulated world.
 Rates and routes are found by the supervisor, which knows all flows.
@@ -32,13 +32,13 @@ from netdfl.underlay.underlay import Underlay
 MOST_BPS = 1 << 62
 """The largest rate in bit/s that is accepted from another process."""
 RECENT_NS = 2_000_000_000
-"""How long back rates are divided anew where a report comes late."""
+"""How far back, in ns, rates are divided anew where a report comes late."""
 MOST_KEPT = 16
 """How many rates of one flow are remembered from before the last change."""
 
 
 class ToldCore(SharedCore):
-    """A node's copy of the core links, in which the rate of each way over them is the one that the supervisor sent."""
+    """A node's copy of the core links, in which each route over them has the rate that the supervisor sent for it."""
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
         """Begin with the underlay's configured link values, before any edge has a route."""
@@ -70,7 +70,7 @@ class _Offered:
 
     Attributes:
         offer: the rate that the sender offers.
-        own: a link of this flow alone, whose capacity is the offer.
+        own: a link that only this flow uses, whose capacity is the offer.
         links: `own`, and the core links that the flow crosses.
         rate: the rate that the flow was given.
     """
@@ -84,7 +84,7 @@ class _Offered:
 class CoreDivision:
     """The supervisor's division of the core links' rates among all flows, by the rates that senders offer.
 
-    A report that comes late changes the rates of the time since then: senders get all of these, each with its time.
+    A report that comes late changes past rates: senders get all rates since then, each with the time of its start.
     """
 
     def __init__(self, core: SharedCore, events: Sequence[CompiledEvent], num_nodes: int) -> None:
@@ -104,7 +104,7 @@ class CoreDivision:
         return min([*changes, *self._leaving_ns.values()], default=None)
 
     def go_on(self, now_ns: int) -> None:
-        """Apply the scheduled changes that are due at `now_ns`, and end what crashed nodes had sent by then."""
+        """Apply the changes that are due at `now_ns`, and end flows of crashed nodes that have passed by then."""
         self._offers.settle(now_ns - RECENT_NS)
         for edge, at_ns in [each for each in self._leaving_ns.items() if each[1] <= now_ns]:
             del self._leaving_ns[edge]
@@ -116,7 +116,7 @@ class CoreDivision:
             self._core.apply(event, self._network, now_ns)
 
     def take(self, src: NodeId, offers: Sequence[CoreRate], now_ns: int) -> None:
-        """Record the rates that node `src` offers, by receiver. No offer holds since a time after `now_ns`.
+        """Record the rates that node `src` offers, by receiver; offers for times after `now_ns` hold from `now_ns`.
 
         An end may be later: then the flow keeps its share until that time, even if its node has crashed.
         Raises ValueError, without any change, for an offer that no node of this fleet makes.
@@ -132,7 +132,7 @@ class CoreDivision:
                 self._leaving_ns[edge] = min(each.since_ns, MOST_BPS)
                 continue
             if self._leaving_ns.pop(edge, None) is not None:
-                self._say(edge, NO_FLOW, min(each.since_ns, now_ns))  # of the node's life before
+                self._say(edge, NO_FLOW, min(each.since_ns, now_ns))  # the flow from before the node's restart
             self._say(edge, each.rate_bps, min(each.since_ns, now_ns))
 
     def forget(self, src: NodeId, at_ns: int) -> None:
@@ -200,12 +200,12 @@ class CoreDivision:
 
 
 def _moves(before_bps: int, rate_bps: int) -> bool:
-    """Return whether a rate has changed so much that it is told."""
+    """Return whether a rate has changed so much that its sender must learn the new one."""
     return abs(rate_bps - before_bps) * CLOSE > before_bps
 
 
 def _differs(told: Sequence[CoreRate], rates: Sequence[CoreRate]) -> bool:
-    """Return whether the rates that were told differ from `rates` at any time since the first of these."""
+    """Return whether the rates that senders know, `told`, differ from `rates` at any time since `rates` begin."""
     first_ns = rates[0].since_ns
     for at_ns in {max(first_ns, each.since_ns) for each in (*told, *rates)}:
         before, now = (
