@@ -1,13 +1,13 @@
 """The interface between nodes and the network: a transport takes `Multicast`s and delivers messages into `Sink`s.
 
-All worlds differ below this interface and nowhere else. A transport never calls an algorithm. It delivers into the sink
-of a node (its mailbox), in one synchronous call for all messages that arrive at one instant.
+Worlds (simulated, processes, containers ...) differ only below this interface. A transport never calls an algorithm. It
+delivers into the sink of a node (its mailbox), in one synchronous call for all messages that arrive at one instant.
 
 Relies on: sinks that answer at once, in the loop of their node.
 
-Why: A synchronous call needs no task and no wake-up for each message, and its return value is how a full mailbox pushes
-back. Loss and dead peers show in the ledger and never as errors of `send`, for no algorithm may learn of them in
-another way than on a real network.
+Why: A synchronous call needs no task and no wake-up for each message, and by its return value a full mailbox makes
+senders wait. Loss and dead peers show in the ledger and never as errors of `send`, for no algorithm may learn of them
+in another way than on a real network.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class CheckingSink(Sink, Protocol):
-    """A sink that says before the delivery of a message whether it refuses it, so that nobody keeps it until then."""
+    """A sink that can refuse a message before its delivery, so that no message is stored that will be refused."""
 
     def refusal(self, message: Message) -> Fate | None:
         """Return the fate of a message that no member of the run would send; None for any other message."""

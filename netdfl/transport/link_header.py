@@ -1,6 +1,6 @@
 """The link header: a message's times on an emulated link, sent behind its frame, and the interface that takes it.
 
-Relies on: clocks of both nodes that agree, since its times are of the sender's.
+Relies on: clocks of both nodes that agree, since the times in it are read from the sender's clock.
 
 Why: It is behind the body, so that header and body, which all receivers share, stay as they are; its times differ from
 edge to edge. Its values are checked when read, because a stranger may have written them.

@@ -1,6 +1,6 @@
 """Core links in worlds whose nodes emulate their own links: each node has a copy, and the supervisor divides the rates.
 
-     node: offers ──▶ supervisor: max-min fair rates over all core links ──▶ node: the rate of each of its routes
+    node: offers ──▶ supervisor: max-min fair rates over all core links ──▶ node: the rate of each of its routes
 
 Losses, delays and cuts act at the sender, by its own copy and by the same keyed random draws as in the simulated world.
 Rates and routes are found by the supervisor, which knows all flows.

@@ -36,7 +36,7 @@ _SERVICE = "netdfl.v1.Control"
 LOOKAHEAD_IN_PLAIN_TEXT = 64 * 1024
 """Bytes that are read ahead on a stream before the identity of its node has been checked."""
 MOST_UNREAD = 16 * 1024
-"""The most orders that wait for a node beyond what its connection holds, and four for each node of the fleet.
+"""The most orders that may be queued for one node and not sent yet; a fleet allows four more for each of its nodes.
 
 A node that is stopped for minutes while others change their rates of shared links leaves thousands unread.
 """
@@ -69,8 +69,8 @@ class Attendee:
     """A node with an open control stream, as the supervisor sees it.
 
     `hello` is the node's first report; `orders` is the queue of orders that are not sent yet. `fell_behind` is set when
-    one comes after `most_unread`. The evaluator never falls behind: it is told of each round once, but of all at once
-    if their nodes end together.
+    an order comes while `most_unread` others wait. The evaluator never falls behind: it gets one order for each round,
+    even if it gets all of them at once because the nodes end together.
     """
 
     hello: Hello
@@ -153,14 +153,14 @@ class ControlServer:
         await self._gate.close(0.5)
 
     def expect(self, node: NodeId, epoch: int) -> None:
-        """Accept one control stream from the process of `node` after `epoch` restarts.
+        """Accept one control stream from the process of `node` that runs after `epoch` restarts of the node.
 
-        After another number of restarts the node is refused, as are nodes that were never expected.
+        Processes of the node with another number of restarts are refused, and nodes that were never expected.
         """
         self._epochs[node] = epoch
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Treat the process of `node` after `epoch` restarts as ended, even if only its connection failed.
+        """Treat the process of `node` that ran after `epoch` restarts as ended, even if only its connection failed.
 
         Its control stream is closed, and it can't open another one.
         """

@@ -81,7 +81,7 @@ class Rendezvous:
         """
         certified = None if self._guard is None else self._guard.caller(context)
         if refusal := self._objection(call, certified):
-            if call.node in self.members:  # why others did not come, nobody asks
+            if call.node in self.members:  # other callers are strangers, whose absence nobody will look into
                 self.refused[call.node] = refusal
             return Answer(refusal=NOT_OF_THIS_FLEET)
         if differ := self._other_software(call):

@@ -12,9 +12,9 @@ same carrier.
 
 Why: The call of a held message can't stay open until the message is due, which may be much later: the messages behind
 it would wait. A serial names a message in its report, because a copy that a link made has the id of its original.
-A receiver has at most one unanswered report to each sender, and what none has told yet counts as held: else a sender
-that reads no reports would have them queue up without an end. A sender keeps no contents of a message that is there:
-else a receiver that never reports would have it keep all that it sent.
+A receiver has at most one unanswered report to each sender, and fates that it has not reported yet count as held: else
+reports to a sender that reads none would queue up without an end. A sender keeps no contents of a message that its
+receiver holds: else a receiver that never reports would have it keep all that it sent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REPORT = b""
 """The link header that marks a message as a report of fates, or a notice about shared rates: it is empty."""
 
 NO_ATTEMPT = (1 << 16) - 1
-"""The attempt of reports and notices. No other message has it: an answer to one of them is for no other."""
+"""The attempt number of reports and notices. No other message has it, so an answer to one is for no other message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +50,7 @@ class SentMessage:
 
 
 class Receipts:
-    """The sent messages whose fates are not known yet; as its `Ledger`, the carrier (real transport) reports to it.
+    """The sent messages whose fates are not known yet; the carrier (the real transport) reports to it as its `Ledger`.
 
     The carrier reports the result of each of its calls. The result becomes a row of the run's record only if it is the
     message's final fate.

@@ -4,9 +4,10 @@
                                                └ refused, counted, answered               └ no room: waits, goes again
 
 One event loop serves all calls. There is no `await` between the admission of a message and its first offer, nor between
-the moment when the sink takes it and its answer in memory. So when a hello with a renewal comes, each earlier message
-of its sender is in one of three states: answered, not begun, or waiting for room. The renewal ends the calls of the
-last kind, and no message of theirs is taken later.
+the moment when the sink takes it and its answer in memory. A hello may have a *renewal*, a number by which its sender
+ends all earlier loans of shared memory. When it comes, each earlier message of the sender is in one of three states:
+answered, not begun, or waiting for room. The renewal ends the calls of the last kind, and later their messages are not
+taken any more.
 
 Relies on: the one event loop of the node, which runs between two `await`s without interruption.
 
@@ -108,7 +109,10 @@ class DataServicer:
         wake(self._attached)
 
     def introduce(self, node: NodeId, epoch: int = 0) -> None:
-        """Accept calls from `node` after `epoch` or more restarts. Hello calls wait until some node is introduced."""
+        """Accept calls from `node` if it has restarted at least `epoch` times.
+
+        Hello calls that come before any node is introduced wait for the first introduction.
+        """
         self._known[node] = max(epoch, self._known.get(node, 0))
         self._introduced.set()
 
@@ -220,7 +224,7 @@ class DataServicer:
         return ""
 
     async def push(self, frames: object, context: Any) -> None:
-        """Deliver the messages of a stream in turn; answer each over the stream or, if its sender asks, in memory."""
+        """Deliver the messages of a stream in turn; answer over the stream or, as the sender asks, in shared memory."""
         caller, heard = self._caller(context), False
         while (data := await context.read()) is not grpc.aio.EOF:
             if not heard:

@@ -1,4 +1,4 @@
-"""Certificate authorities: one for a run, and below it one for each node, which can certify this node alone.
+"""Certificate authorities: one for a run, and below it one for each node, which can certify only that node.
 
 The supervisor keeps the authority of the run. A node without a supervisor has an authority of its own, so that it can
 certify itself after a restart. Keys are P-256. All certificates are valid for as long as the run's authority, so that a
@@ -45,7 +45,7 @@ class Authority:
         return cls(run, key, (_finished(made, key, _ROOT),))
 
     def of_node(self, node: NodeId) -> Self:
-        """Return an authority that certifies `node` alone, after each restart; TLS refuses its other certificates."""
+        """Return an authority that certifies only `node`, after each restart; TLS refuses its other certificates."""
         key, name = _new_key(), name_of(self.run, node)
         made = self._begin(name, key).add_extension(x509.NameConstraints([x509.DNSName(name)], None), critical=True)
         return type(self)(self.run, key, (_finished(made, self.key, _OF_NODE), *self.chain), node)

@@ -51,7 +51,7 @@ async def greeting(host: str, port: int) -> bytes:
 async def watched(address: str, refused: Callable[[str], None]) -> DepartureMonitor | None:
     """Watch the port at `address`, and call `refused` with a text about each connection from outside the fleet.
 
-    Return None if the operating system can't report ended connections.
+    Return the monitor of the port, or None if the operating system can't report ended connections.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host in ("[::]", "0.0.0.0") else host.strip("[]")

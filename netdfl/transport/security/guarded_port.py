@@ -29,7 +29,7 @@ _ANSWERS: Mapping[str, Callable[[str], Any]] = {
 
 
 class GuardedPort(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """A gRPC server at one port, which lets in the calls of the fleet alone.
+    """A gRPC server at one port, which lets in only calls of the fleet.
 
     `address` is where it listens; empty before `open`.
     """
@@ -115,7 +115,7 @@ class GuardedPort(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             self._visitors.proved(peer)
 
     async def close(self, grace_s: float | None = None) -> None:
-        """Report strangers for the last time, and stop the server; calls may go on for `grace_s` seconds."""
+        """Report strangers for the last time, and stop the server; calls may continue for `grace_s` seconds."""
         for monitor in (self._guard, self._departures, self._visitors):
             if monitor is not None:
                 monitor.close()

@@ -9,7 +9,7 @@ slots or processes; `buffers.py` implements them.
 
 A renewal is a number in a hello. A reader that accepts it will not begin to read any body that was lent before.
 
-Relies on: messages, by which each side learns what the other has done: memory alone wakes nobody.
+Relies on: messages, by which each side learns what the other has done: a write to memory wakes no process.
 
 Why: Transports do not know words or slots. So the protocol in memory can be walked as a small model, with all
 interleavings of both sides, and be changed without them.
@@ -80,7 +80,7 @@ class Lease(Protocol):
         """
 
     def answered(self) -> None:
-        """Note that the reader's answer came by gRPC, or the call failed: the lent body is read, or never will be."""
+        """Note that the reader will not begin to read the lent body: it answered by gRPC, or accepted a renewal."""
 
     def release(self) -> None:
         """Note that the sender needs the lent body no more; the reader may still read it."""
@@ -114,7 +114,7 @@ class BufferStore(Protocol):
         """
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Write the answer to a message with a borrowed body into shared memory; return whether its sender polls it.
+        """Write the answer to a message with a borrowed body into shared memory; return whether the sender polls it.
 
         The sender always looks there for answers that it asked for quietly, and for all answers after a stream has
         ended.

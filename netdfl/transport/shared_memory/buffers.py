@@ -11,9 +11,9 @@ a word that only this reader writes:
 
 The reader never stores a word and then loads another one to see whether the lender noticed: a lender can't take back a
 body that it has lent. It learns from messages that the reader will not begin (`pool.py`). So processors that let a load
-pass an earlier store (x86, ARM) do no harm. ARM may also let a store pass earlier loads: `fence` stands before
-`GIVEN_BACK`. A reference is not trusted, as nothing that comes over a wire: its bounds, its token and the checksum of
-the body are checked.
+pass an earlier store (x86, ARM) do no harm. ARM may also let a store pass earlier loads: so a memory barrier (`fence`)
+comes before the store of `GIVEN_BACK`. A reference is not trusted, as nothing that comes over a wire: its bounds, its
+token and the checksum of the body are checked.
 
 Relies on: aligned 64-bit words that are stored and loaded whole, messages that arrive after what was written before
 them, and Python freeing what nobody refers to.
@@ -74,7 +74,7 @@ class SharedBuffers(BufferStore):
     def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
         if nbytes < self._memory.least_bytes or reader not in self._memory.starts:
             return None
-        buffer = self.pool.needed.get(id(payload))  # who needs it holds the payload, so that the id is its own
+        buffer = self.pool.needed.get(id(payload))  # a needed payload is kept alive, so that its id is unique
         if buffer is None:
             buffer = self.pool.take(id(payload), nbytes)
             if buffer is None:
@@ -142,7 +142,7 @@ class SharedBuffers(BufferStore):
     def _give_back(self, slot: int, body: object = None) -> None:
         """Give the body that is borrowed by `slot` back to its lender, because no view of it is in use.
 
-        Called with the weak reference to `body` if Python has noticed this.
+        Python calls this as the callback of a weak reference to the body; `close` calls it for bodies still borrowed.
         """
         if self._held.pop(slot, None) is not None:
             SharedMemory.fence()

@@ -2,7 +2,8 @@
 
 The memory is mapped before the processes of a run are forked, and has no name. So no other process can open it, and it
 ends with the last process of the run, however the processes end. Each node writes its buffers to a part of its own.
-Behind the parts, each node has a word that names its present life and the process of that life.
+Behind the parts, each node has a word that names its present life (by its number of restarts) and the process of that
+life.
 
     memory   = a part a node | a presence word a node
     part     = buffers, each a page of lease slots and then the body
@@ -99,11 +100,11 @@ class SharedMemory:
 
     @staticmethod
     def fence() -> None:
-        """Make all earlier memory accesses of this thread visible before all later ones.
+        """Act as a memory barrier: make all earlier memory accesses of this thread visible before all later ones.
 
-        Python has no fence, so a lock is released and taken again. On x86 these are two locked instructions (sem_post,
-        sem_wait); on ARM a store-release and then a load-acquire, which no other access passes. Each call makes a lock
-        of its own, because bodies are given back in any thread.
+        Python has no memory barrier, so a lock is released and taken again. On x86 these are two locked instructions
+        (sem_post, sem_wait); on ARM a store-release and then a load-acquire, which no other access passes. Each call
+        makes a lock of its own, because bodies are given back in any thread.
         """
         turn = threading.Lock()
         turn.acquire()

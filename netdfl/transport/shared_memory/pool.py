@@ -3,7 +3,7 @@
 A buffer is free when this node needs it no more and no reader to which it was lent can read it. A lease decides the
 latter by loads of its slot and by messages, never by a clock:
 
-    UNTOUCHED ──the reader begins──▶ BEGUN ──it has finished──▶ GIVEN_BACK    the state, which the reader alone writes
+    UNTOUCHED ──the reader begins──▶ BEGUN ──it has finished──▶ GIVEN_BACK    the state, which only the reader writes
 
     over =  GIVEN_BACK
          or UNTOUCHED, and a message of the reader says that it will not begin:
@@ -11,15 +11,15 @@ latter by loads of its slot and by messages, never by a clock:
          or the reader's life is over: its presence word is another, or its process is dead
 
 A reader that is stopped keeps its buffers; a body that has no room beside them goes inline. No rule here relies on the
-order of a store and a later load of another word. The lender loads the word for which it waits and acts on that word
-alone. Whatever it writes for a reader (body, slot) it writes before it sends the message that makes the reader look.
+order of a store and a later load of another word. The lender loads the word for which it waits and acts only on that
+word. Whatever it writes for a reader (body, slot) it writes before it sends the message that makes the reader look.
 
 Relies on: the reader's single stores in the order of the picture, and messages that come after what was stored before
 them.
 
 Why: A lender that could take a loan back would have to see whether the reader has begun, a store followed by a load of
-another word, which neither x86 nor ARM orders without a fence. So nothing is taken back, and no period of grace is
-needed.
+another word, which neither x86 nor ARM orders without a memory barrier. So nothing is taken back, and no period of
+grace is needed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Relies on: `EdgeState`, of which `FabricEdge` is one: the engine drives it, and the fabric adds the backlog.
 
-Why: A fleet has millions of edges and uses few of them at a time: edges are made at their first message, and those that
-rest are dropped, where a new one would behave alike. The route to the same receivers is kept, since most nodes send to
+Why: A fleet has millions of edges and uses few of them at a time: edges are made at their first message, and idle ones
+are dropped where a new one would behave the same. The route to the same receivers is kept, since most nodes send to
 them again. A backlog belongs to an edge, so that one full mailbox holds up its senders and nobody else.
 """
 

@@ -15,7 +15,7 @@ and message id, so the order does not depend on which node sent first.
 Relies on: an owner of the time who calls `run` at each instant of `next_ns` and at no other.
 
 Why: With a timer and a queue for each message, one core carries a quarter of the messages that it carries with one
-calendar. Order keys make a run depend on its messages alone; the order of sending would change with any `await` in a
+calendar. Order keys make a run depend only on its messages; the order of sending would change with any `await` in a
 node.
 """
 
@@ -287,7 +287,7 @@ class Fabric:
         self._settle(unit.edge, unit.content, None, Fate.dropped(reason))
 
     def _count_copy(self, content: Content) -> None:
-        """Count a copy of a message that a link made as sent; it adds no bytes to the sender's total."""
+        """Count as sent a copy that a link made of a message; the copy adds no bytes to the sender's total."""
         message, record = content
         self._ledger.sent(Multicast.of(message), 0, record.sent_ns)
 
