@@ -49,7 +49,7 @@ class MemoryBounds:
 
     Attributes:
         window: the most early messages of one peer that a node keeps.
-        frame_bytes: the bytes of a message with one vector of this model.
+        frame_bytes: the bytes of a message with one vector of the scenario's model.
         peers: the most peers that a node receives from.
         together: the number of nodes in a process.
         streams: the most RPC calls at a time on a connection.

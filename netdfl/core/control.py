@@ -31,7 +31,7 @@ class Peers:
 class Start:
     """The order to begin round 0 at a reading of the machine's monotonic clock, which becomes the fleet's time 0.
 
-    A node that returns with its state first repeats the round in which it crashed, then goes on in round `catch_up`;
+    A node that returns with its state first repeats the round in which it crashed, then continues in round `catch_up`;
     with 0, in the next round. `without` gives, for some nodes, the last round that they began without this node, and so
     sent it nothing.
     """

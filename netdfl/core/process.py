@@ -144,8 +144,8 @@ def die_with_parent(parent: int) -> None:
 def leave() -> NoReturn:
     """Run the exit handlers, then end this process without freeing its objects one by one.
 
-    If objects that `gc.freeze` holds were freed, an extension module that counts its objects (DuckDB's) would print
-    that they leaked.
+    At a usual exit, an extension module that counts its objects (DuckDB's) would print that those that `gc.freeze`
+    holds have leaked.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -334,7 +334,7 @@ class Links:
 
     @property
     def shared_since_ns(self) -> tuple[int, int]:
-        """Two times in ns: when the present rates of this node's flows began, and the present rate of its downlink."""
+        """Two times in ns from which on the present rates hold: of this node's flows, and of its own downlink."""
         return self._network.since_ns, self._downlinks.since_ns
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:

@@ -4,8 +4,8 @@ The order is fixed: the sender's uplink, then the link's state, loss, duplicate,
 reorder, then the receiver's downlink, then the checksum that finds detected corruption. So a lost message or packet
 takes no time of the serializer, and a damaged one takes all of its time.
 
-Relies on: `Stage.advance`, which says at entry when a message or packet leaves; only `Duplicate` is treated apart,
-since its copies go on alone.
+Relies on: `Stage.advance`, which returns at entry when a message or packet leaves; only `Duplicate` is treated
+separately, since its copies continue independently.
 
 Why: A stage that delays costs an entry of the calendar. Fused stages cost one for all of them, with the same outcomes.
 Stages stay apart where another link shares one, or where a change must find the messages or packets in it.

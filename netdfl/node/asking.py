@@ -17,8 +17,8 @@ The time before the first query is the retransmission timer of TCP (RFC 6298): t
 four times its deviation, at most `LATEST_NS`. A status names the attempt of its query, so a repeated query gives no
 ambiguous measurement (Karn's problem). A query that was too early costs one message, and later waits ask later.
 
-Relies on: `is_step_done`, by which a node says truly that it sends no more for a step, and links that keep order or are
-known not to.
+Relies on: `is_step_done`, by which a node reports truthfully that it will send nothing more for a step, and links that
+keep order or are known not to.
 
 Why: A guessed time-out is too short for a slow sender or too long for a lost message, and both change what is learned.
 A question costs one small message over the same links, and is sent only when a wait is longer than answers take.

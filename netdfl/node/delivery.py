@@ -304,7 +304,7 @@ class AcknowledgingTransport:
         return fate
 
     def _ack(self, message: Message, **said: bool) -> Message:
-        """Return an acknowledgement of `message`; it holds the sender's restarts, so that only that life accepts it."""
+        """Return an acknowledgement of `message`; it is void if the sender has restarted since it sent `message`."""
         return answer_to(message, Kind.ACK, self.epoch, Payload(meta={**said, "epoch": message.epoch}))
 
     def _acknowledge(self, id: PeerMessage, ack: Message, *, at_once: bool) -> None:

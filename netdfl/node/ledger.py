@@ -224,7 +224,7 @@ class NodeLedger:
         clock: the time of recorded events.
         recorder: takes the outcome of each message.
         edges: the counts by receiver.
-        aside: the separate counts of heartbeats, probes and status queries, which go on while a fleet stalls.
+        aside: the separate counts of heartbeats, probes and status queries, which continue while a fleet stalls.
         left_out: by receiver, the rounds in which it was sent nothing because it was called gone.
         bytes_sent: bytes of all messages handed to the transport.
         sent_count: number of messages handed to the transport.

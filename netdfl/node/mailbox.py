@@ -2,7 +2,7 @@
 
 A message meets one of four cases, by the step that it is for:
 
-- the awaited step: it is always taken, so a full mailbox alone can't stall a fleet;
+- the awaited step: it is always taken, so a full mailbox by itself can't stall a fleet;
 - a later step: it is kept, within a bound of messages, and one of bytes for each sender. Beyond the bound the transport
   must hold it, and its sender must wait;
 - a step that is over: it is late. It is dropped, unless the next exchange can still use it: push-sum mass,

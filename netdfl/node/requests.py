@@ -6,7 +6,7 @@ Requests that come before this function is there are kept.
 Relies on: a family's loop that takes its answering function away while it asks: an exchange of two vectors must be
 atomic.
 
-Why: Peers ask when they are ready, in whatever round this node is; one that answered between its rounds alone would
+Why: Peers ask when they are ready, in whatever round this node is; a node that answered only between its rounds would
 hold them up. An early request is kept and not refused, since its sender waits. The last answer to each peer is
 remembered for a diagnosis, which must tell a lost reply from a request that waits.
 """

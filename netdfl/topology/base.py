@@ -85,7 +85,7 @@ def static(graph: Graph, notes: Sequence[str] = ()) -> Topology:
 
 
 def check_connected(graph: Graph, what: str) -> None:
-    """Raise ValueError unless every node reaches every other; the text calls the graph `what` and names the others."""
+    """Raise ValueError unless every node reaches every other; the text names the graph (`what`) and nodes cut off."""
     if graph.cut_off:
         some = ", ".join(map(str, graph.cut_off[:5])) + (", ..." if len(graph.cut_off) > 5 else "")
         raise ValueError(

@@ -23,7 +23,7 @@ _MOST, _LEAST, _FLOWS = 16, 2, 2000
 
 
 class OfferHistory:
-    """The offers of all edges by time, from `floor_ns` on; rates before that time are final."""
+    """The offers (rates at which senders could send) of all edges by time; rates before `floor_ns` are final."""
 
     def __init__(self) -> None:
         """Start without offers."""
@@ -40,7 +40,10 @@ class OfferHistory:
         return [edge for edge in self._said if edge in self]
 
     def say(self, edge: Edge, offer_bps: int, since_ns: int) -> int:
-        """Record the offer of `edge` since `since_ns`, `NO_FLOW` for no message; return the ns from which it counts."""
+        """Record that `edge` offers the rate `offer_bps` since `since_ns`; return the time in ns from which it counts.
+
+        `NO_FLOW` as the rate means that no message crosses core links.
+        """
         since_ns, said = max(since_ns, self.floor_ns), self._said.setdefault(edge, [])
         del said[min(bisect_left(said, (since_ns, NO_FLOW)), MOST_SAID - 1) :]
         said.append((since_ns, offer_bps))
@@ -57,7 +60,7 @@ class OfferHistory:
                 del self._said[edge]
 
     def begins(self, since_ns: int) -> Sequence[int]:
-        """Return the times in ns from `since_ns` on at which offers changed, in order; fewer times for many flows."""
+        """Return the times in ns from `since_ns` on at which offers changed, in order; near times are merged."""
         times = sorted({at for said in self._said.values() for at, _ in said if at > since_ns})
         most = max(_LEAST, min(_MOST, _FLOWS // max(1, len(self._said))))
         step_ns = max(MERGED_NS, (times[-1] - since_ns) // most) if times else 0

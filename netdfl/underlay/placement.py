@@ -22,7 +22,7 @@ def place(
 ) -> dict[NodeId, str]:
     """Return the site of each node.
 
-    `how` is one of the ways above, or a mapping from nodes to sites.
+    `how` is `in order`, `by group`, `random` (see `Placement`), or a mapping from nodes to sites.
 
     Raises:
         ValueError: A node has no site, or two, or a site is unknown; the text has a remedy.

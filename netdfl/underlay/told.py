@@ -104,7 +104,7 @@ class CoreDivision:
         return min([*changes, *self._leaving_ns.values()], default=None)
 
     def go_on(self, now_ns: int) -> None:
-        """Apply the changes that are due at `now_ns`, and end flows of crashed nodes that have passed by then."""
+        """Apply the changes that are due at `now_ns`, and end crashed nodes' flows whose messages have passed."""
         self._offers.settle(now_ns - RECENT_NS)
         for edge, at_ns in [each for each in self._leaving_ns.items() if each[1] <= now_ns]:
             del self._leaving_ns[edge]

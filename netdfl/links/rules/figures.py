@@ -74,7 +74,10 @@ def say(found: Mapping[str, object]) -> str:
 
 
 def comes_to(rule: Mapping[str, Any]) -> str:
-    """Return the numbers of a rule, a row of the run's table `link_rules`, as text, with the times of an event."""
+    """Return the numbers of a rule, a row of the run's table `link_rules`, as text.
+
+    The text of a rule that a scheduled event sets also has the times at which the rule holds.
+    """
     figures = rule["figures"]
     if rule["event"] is not None:
         figures = {name: value for name, value in figures.items() if (name, value) != ("mean_burst", None)}

@@ -4,8 +4,8 @@ Relies on: messages that enter one link in the order in which they were sent, si
 of them.
 
 Why: Loss comes before the rate: a lost message takes no time of the serializer. All other kinds than data have a burst
+chain of their own, so that a method that sends more of them does not meet another channel with its data. Models without
 memory draw only by the message's name (round, kind ...), so an idle link's model may be discarded and made anew.
-memory draw by the message's name alone, so an idle link's model may be discarded and made anew.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class MessageNumbers(Stage):
     __slots__ = ("counts", "named")
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Count messages that match one of `named`, descriptions of messages, apart from the number in it."""
+        """Count the messages that match any of the descriptions `named`, whose own number is ignored here."""
         self.named = tuple(replace(each, number=None) for each in named if each.number is not None)
         self.counts: Counter[tuple[object, ...]] = Counter()
         """How many messages were numbered so far, by kind, sender's restarts, round, step and attempt."""

@@ -121,7 +121,7 @@ class Rate(Stage):
     so rounding errors never add up: over any window, at most the rate times the window plus `burst` leaves (up to the
     one nanosecond by which a departure is rounded).
 
-    A new rate re-times the messages or packets that wait and the one in service: the bytes still to be sent go on at
+    A new rate re-times the messages or packets that wait and the one in service: the bytes still to be sent continue at
     the new rate. A rate of 0 holds them; queue bounds act on ones that enter later. A reset drops them and leaves the
     serializer idle. Several links may share one instance, as a node's uplink or downlink.
     """

@@ -22,7 +22,7 @@ class LinkChange:
         where: the links, as text.
         what: the new values, as text.
         begin: when the change begins, in ns or as a round.
-        end: before which instant or round it ends; None: never.
+        end: the instant or round before which the change ends; None: it never ends.
         by_round: whether `begin` and `end` are rounds.
         times: how many changes this one stands for.
     """

@@ -34,9 +34,9 @@ class FlowNotice(NamedTuple):
     Attributes:
         number: the number of the message on this edge; 0: the sender sends none.
         nbytes: its size in bytes.
-        offer_bps: the rate in bit/s at which the sender could send it.
+        offer_bps: the rate in bit/s at which the sender could send it if the downlink did not limit it.
         since_ns: the time in ns after the fleet's start since when this holds. If none is sent any more, it may be
-            later than now: the sender crashed, and what it had handed over is still under way.
+            later than now: the sender crashed, and messages that it had passed to the real transport are under way.
     """
 
     number: int
@@ -78,7 +78,7 @@ class ToldLink(SharedLink):
         return not self._waits or self._is_told or self.whole.capacity is None
 
     def go(self) -> None:
-        """Let messages leave at the present capacity; no share of this link need be known for them."""
+        """Let the present messages leave at the present capacity, although no notice has told the link's share."""
         self._is_told = True
 
     def news(self, since_ns: int = 0) -> FlowNotice | None:
@@ -120,7 +120,8 @@ class ToldLink(SharedLink):
     def end(self, since_ns: int) -> FlowNotice | None:
         """Return this link's last notice to the receiver; None if the receiver knows of no message.
 
-        Messages that were handed over end when the last one leaves, which may be later than now; others at `since_ns`.
+        Messages that the node passed to the real transport before it crashed end when the last one leaves, which may
+        be later than now; others end at `since_ns`.
         """
         known, self.known = self.known, ENDED
         if known.number == ENDED.number:

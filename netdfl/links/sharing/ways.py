@@ -54,7 +54,7 @@ class ToldWays:
         return found
 
     def ends(self, node: NodeId) -> Sequence[CoreRate]:
-        """Return a last report: the times in ns until which messages that `node` has handed over cross core links."""
+        """Return a last report: until when, in ns, the messages that `node` sent before its end cross core links."""
         ways = [(dst, self.links[node, dst]) for dst, offer in self._offers.items() if offer != NO_FLOW]
         found = [CoreRate(dst, NO_FLOW, link.freed_ns) for dst, link in ways if not link.flows]
         self._offers |= {each.dst: NO_FLOW for each in found}

@@ -155,7 +155,7 @@ class ControlServer:
     def expect(self, node: NodeId, epoch: int) -> None:
         """Accept one control stream from the process of `node` that runs after `epoch` restarts of the node.
 
-        Processes of the node with another number of restarts are refused, and nodes that were never expected.
+        Processes of the node with another number of restarts are refused, as are nodes that were never expected.
         """
         self._epochs[node] = epoch
 

@@ -181,7 +181,10 @@ class StrangerError(TransportError):
 
 
 class Line:
-    """A connection to another node, for rendezvous calls; opened, and its host name resolved, again after a failure."""
+    """A connection to another node for rendezvous calls (about the progress of nodes without a supervisor).
+
+    After a failure it is opened again, and the host name of the node is resolved again.
+    """
 
     def __init__(
         self, peer: NodeId, address: str, credentials: Credentials | None = None, secret: FleetSecret = OPEN

@@ -28,7 +28,7 @@ class Identity:
     def greeting(self, callee: NodeId, renewal: int = 0) -> HelloRequest:
         """Return this node's hello request, by which node `callee` checks its identity.
 
-        A callee that accepts a new number `renewal` begins to read no body that this node lent to it before.
+        A callee that accepts a new number `renewal` will not begin to read any body that this node lent to it before.
         """
         return HelloRequest(
             protocol_version=PROTOCOL_VERSION,

@@ -80,7 +80,10 @@ class Lease(Protocol):
         """
 
     def answered(self) -> None:
-        """Note that the reader will not begin to read the lent body: it answered by gRPC, or accepted a renewal."""
+        """Note that the reader will not begin to read the lent body any more.
+
+        The reason is its answer by gRPC, or that it accepted a renewal.
+        """
 
     def release(self) -> None:
         """Note that the sender needs the lent body no more; the reader may still read it."""
@@ -98,11 +101,11 @@ class BufferStore(Protocol):
     def renewal(self) -> int:
         """Return a number for the next hello message, which asks the peer to end this node's earlier loans of bodies.
 
-        A reader that accepts it begins no more to read a body that was lent before it.
+        A reader that accepts it will not begin to read any body that was lent before.
         """
 
     def renewed(self, reader: NodeId, number: int) -> None:
-        """Note that `reader` accepted a renewal of this node, and so begins to read no body lent to it before.
+        """Note that `reader` accepted a renewal of this node, and so will not begin to read any body lent to it before.
 
         `number` is the number that `renewal` gave.
         """

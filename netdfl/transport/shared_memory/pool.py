@@ -187,7 +187,7 @@ class BufferPool:
         return ReaderLease(self, buffer, reader) if len(buffer.leases) < SLOTS else None
 
     def close_before(self, reader: NodeId, token: int) -> None:
-        """Note that `reader` begins no more to read any body that was lent to it with a token smaller than `token`."""
+        """Note that `reader` will not begin to read any body that was lent to it with a token smaller than `token`."""
         for buffer in self.buffers:
             for lease in buffer.leases:
                 if lease.reader == reader and 0 < lease.token < token:
