@@ -182,7 +182,7 @@ class MessageCounts:
         delivered: messages that their receiver took.
         lost: messages that a rule of their link dropped: by loss, a full queue, or a link that is down.
         undeliverable: messages whose receiver was down or gone, or whose connection broke.
-        late: messages that came when their receiver waited for them no more.
+        late: messages that came when their receiver no longer waited for them.
         duplicate: copies of messages that had come before.
         refused: messages that were turned away: malformed, foreign, or after the receiver's last round.
         unfinished: messages under way at the end.

@@ -109,7 +109,7 @@ def open_append(path: Path) -> int:
 
 
 def open_whole(path: Path) -> int:
-    """Open a file of lines as `open_append` does; remove an incomplete last line that a killed process may have left.
+    """Open a file of lines for appending; remove an incomplete last line that a killed process may have left.
 
     Raises OSError.
     """

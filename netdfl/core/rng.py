@@ -69,7 +69,7 @@ class Streams:
         return int.from_bytes(self._digest(key)[:8], "little")
 
     def uniform(self, *key: Key) -> float:
-        """Return a number of [0, 1) that depends only on the seed and `key`, as for whether a message is lost."""
+        """Return a number of [0, 1) that depends only on the seed and `key`, such as the draw for a message's loss."""
         return (self.integer(*key) >> 11) * 2.0**-53
 
     def rng(self, *key: Key) -> np.random.Generator:

@@ -5,7 +5,7 @@ floats with a correction); on numpy, which draws the data's shares and sums vect
 version of PyTorch: its builds (`+cpu`) and kinds of processors are not compared. Network libraries only carry bytes.
 The effect of two states of netdfl's code with one version is unknown; the difference is reported.
 
-Each machine imports the user's modules, and loads and shares out the data, for itself. So digests of the modules and of
+Each machine imports the user's modules, and loads and divides the data, on its own. So digests of the modules and of
 the shares are compared, too, as if they were versions: where modules differ, two nodes would run two algorithms; where
 files differ, or a user's part draws without a seed, two clients would train on the same examples.
 """

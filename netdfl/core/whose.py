@@ -82,7 +82,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_place(error: BaseException) -> str:
-    """Return `file:line` of the last line in the traceback that is a user's and was called by netdfl; empty if none."""
+    """Return `file:line` of the last line of a user's code in the traceback that netdfl called; empty if none."""
     if isinstance(error, SyntaxError) and error.filename and _owner(error.filename) == "user":
         return f"{error.filename}:{error.lineno}"
     return _last_own(traceback.walk_tb(error.__traceback__))

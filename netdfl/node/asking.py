@@ -212,7 +212,7 @@ class StatusQueries:
         return max(LATEST_FIRST_NS, 2 * int(median(self._lasted))) if self._lasted else LATEST_FIRST_NS
 
     def close(self) -> None:
-        """Cancel the timer of the next query, because the node will wait no more."""
+        """Cancel the timer of the next query, because the node will not wait for messages again."""
         self._alarm.clear()
 
     def _arm(self, at_ns: int) -> None:

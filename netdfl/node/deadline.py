@@ -1,4 +1,4 @@
-"""The automatic deadline of waits whose senders can't be asked for their status, and senders not waited for any more.
+"""The automatic deadline of waits whose senders can't be asked for their status, and senders no longer waited for.
 
 Relies on: the length of each local round, which the node tells it, and a mailbox that counts what has come from each
 sender.

@@ -225,7 +225,7 @@ class NodeLedger:
         recorder: takes the outcome of each message.
         edges: the counts by receiver.
         aside: the separate counts of heartbeats, probes and status queries, which continue while a fleet stalls.
-        left_out: by receiver, the rounds in which it was sent nothing because it was called gone.
+        left_out: by receiver, the rounds in which the receiver was sent nothing because it was considered gone.
         bytes_sent: bytes of all messages handed to the transport.
         sent_count: number of messages handed to the transport.
         arrived_count: number of messages that arrived.

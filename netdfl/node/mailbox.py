@@ -225,7 +225,7 @@ class Mailbox:
             self._seen[StepId(round, step)] = sum(map(self._bits.__getitem__, named))
 
     def shut(self) -> None:
-        """Refuse new messages, because the node has finished and reads no more."""
+        """Refuse new messages, because the node has finished and will read no others."""
         self._shut = True
 
     def finish(self) -> None:

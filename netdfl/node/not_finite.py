@@ -105,10 +105,8 @@ class NonFinitePolicy:
     def _compare(self, of: str, factor: float, data: Sequence[Message], sizes: Sequence[float]) -> None:
         """Record each sender of `data` whose model or push-sum weight (`of` says which) is far larger than usual.
 
-        That is more than `factor` times as large.
-
-        `sizes` has the size in each message of `data`. The usual size is the largest one before, or at first the
-        smallest of these.
+        That is more than `factor` times as large. `sizes` has the size in each message of `data`. The usual size is the
+        largest one in earlier messages; if there were none, it is the smallest of `sizes`.
         """
         usual = most = self._usual.get(of) or max(0.0, min(sizes))
         for message, size in zip(data, sizes, strict=True):

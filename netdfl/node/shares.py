@@ -14,7 +14,7 @@ def weight_in(payloads: Iterable[Payload]) -> float:
 
 
 def weight_alone(payload: Payload) -> Payload:
-    """Return a payload with nothing but the push-sum weight of this one; an empty one if that is not a float."""
+    """Return a payload with only the push-sum weight of `payload`; an empty one if the weight is not a float."""
     weight = payload.meta.get("w")
     return Payload(meta={"w": weight} if isinstance(weight, float) else {})
 

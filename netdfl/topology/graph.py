@@ -80,12 +80,12 @@ class Graph:
 
     @cached_property
     def out_degrees(self) -> NDArray[np.int64]:
-        """Out-neighbors per node, shape (num_nodes,)."""
+        """The number of out-neighbors of each node, shape (num_nodes,)."""
         return np.bincount(self.src, minlength=self.num_nodes).astype(np.int64)
 
     @cached_property
     def in_degrees(self) -> NDArray[np.int64]:
-        """In-neighbors per node, shape (num_nodes,)."""
+        """The number of in-neighbors of each node, shape (num_nodes,)."""
         return np.bincount(self.dst, minlength=self.num_nodes).astype(np.int64)
 
     @cached_property

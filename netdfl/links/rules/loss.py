@@ -223,7 +223,7 @@ class Loss(Stage):
         return DROPPED if model is not None and model.lost(unit) else now_ns
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Use the new loss model of the event, if it has one."""
+        """Replace the loss model by the event's, if the event has one."""
         self.model = event.get("loss", self.model)
         return ()
 

@@ -37,7 +37,7 @@ class Flow:
         left: the volume of `unit` that had not passed at `since_ns`.
         rate: its rate in parts of a bit per second; None: unlimited.
         due_ns: the instant at which its last byte leaves at this rate; None: never.
-        ended_ns: the instant of its end, once that can't change any more.
+        ended_ns: the instant of its end, once that can no longer change.
         going_ns: the instant since which the message has been transferred without a stop.
         turns: the number of messages whose transfer has begun so far.
     """

@@ -174,7 +174,7 @@ class _Draw:
 def _shared(links: Sequence[SharedLink], flows: Sequence[Flow]) -> dict[Flow, int]:
     """Return the fair rate of each flow that has a limit, once token buckets have let pass the bytes that they allow.
 
-    A flow whose end can't change any more keeps its rate, and the others share the rest.
+    A flow whose end can no longer change keeps its rate, and the others share the rest.
     """
     fixed = [flow for flow in flows if flow.ended_ns is not None]
     flows = [flow for flow in flows if flow.ended_ns is None] if fixed else flows

@@ -79,7 +79,7 @@ class Past:
     """The recent instants at which the rates of one node's flows changed, with rates and capacities from then on."""
 
     def __init__(self) -> None:
-        """Start without instants."""
+        """Start without any recorded rates."""
         self._instants: list[_Instant] = []
         self.changed_ns: int | None = None
         """The earliest instant whose capacities have been changed since the last `recount`; None: there is none."""

@@ -63,8 +63,8 @@ class FairStage:
     ) -> None:
         """Let messages of `edge` cross `links`; for some rounds, `rounds` gives another rate of the link `own`.
 
-        With `over_tcp`, the headers of packets count as bytes, and a message that left knows its mean rate. `judges`
-        are the link's own stages that act here, such as loss.
+        With `over_tcp`, the headers of packets count as bytes, and a message that leaves gets its mean rate as
+        `share_bps`. `judges` are the link's own stages that act here, such as loss.
         """
         self.network, self.edge, self.links, self.own, self.rounds = network, edge, tuple(links), own, rounds
         self.judges = judges

@@ -266,10 +266,10 @@ class DownlinkShares:
     def news(self, besides: Collection[NodeId] = (), since_ns: int = 0) -> Iterator[tuple[NodeId, int, int]]:
         """Yield each sender whose allowed rate has changed, with the rate in bit/s and the time since when it holds.
 
-        Senders in `besides` are left out, and those whose offer is below both the rate that they know and the new one:
-        neither limits them. `since_ns` is when the downlink's own rate changed last. A first or a lower rate holds
-        since the first change, a higher one since the last: so all senders together hardly get more than the downlink's
-        rate. No rate holds since a time before the one before.
+        Senders in `besides` are left out, and senders whose offer is below both the rate that they know and the new
+        one: neither limits them. `since_ns` is when the downlink's own rate changed last. A sender's first rate, or a
+        lower one, holds from the first change that it does not know; a higher one from the last such change. So all
+        senders together hardly get more than the downlink's rate. A rate never holds from before the sender's last one.
         """
         capacity = self._link.capacity
         if capacity is None:

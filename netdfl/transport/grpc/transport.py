@@ -168,7 +168,10 @@ class GrpcTransport:
             self._sender(message).put(message, wire.frame_size(message.payload))
 
     def carry(self, message: Message, link_header: bytes) -> None:
-        """Queue one message with a link header, even if the queue to its receiver is full. Raises as `send` does."""
+        """Queue one message with a link header, even if the queue to its receiver is full.
+
+        Raises KeyError without an address of the receiver, ValueError or TypeError for contents that can't travel.
+        """
         sender = self._sender(message)
         sender.look()
         sender.put(message, wire.frame_size(message.payload), link_header)

@@ -117,7 +117,7 @@ def _finished(
 ) -> x509.Certificate:
     """Sign the certificate `made` with the key `signer`.
 
-    With `below`, it is the certificate of an authority, and there may be so many levels of authorities below it.
+    With `below`, it is the certificate of an authority, below which there may be `below` levels of authorities.
     """
     authority = x509.BasicConstraints(ca=below is not None, path_length=below)
     return made.add_extension(authority, critical=True).sign(signer, hashes.SHA256())

@@ -37,7 +37,7 @@ class Credentials:
 
 
 class CertificateSubject(NamedTuple):
-    """The subject of a certificate: a node of a run, after so many restarts (`epoch`)."""
+    """The subject of a certificate: a node of a run, and how often the node had restarted (`epoch`)."""
 
     run: str
     node: NodeId

@@ -82,11 +82,11 @@ class Lease(Protocol):
     def answered(self) -> None:
         """Note that the reader will not begin to read the lent body any more.
 
-        The reason is its answer by gRPC, or that it accepted a renewal.
+        It has answered by gRPC, or it has accepted a renewal, which ends earlier loans.
         """
 
     def release(self) -> None:
-        """Note that the sender needs the lent body no more; the reader may still read it."""
+        """Note that the sender no longer needs the lent body; the reader may still read it."""
 
 
 class BufferStore(Protocol):

@@ -67,7 +67,7 @@ class SharedMemory:
     def enter(self, node: NodeId, incarnation: int) -> int:
         """Register `node`, restarted `incarnation` times, as running in this process; return a mark for it.
 
-        The mark identifies this start of the node. Its earlier starts can borrow no more.
+        The mark identifies this start of the node. Processes from its earlier starts can borrow no bodies any more.
         """
         mark = (incarnation + 1) << _PROCESS_BITS | os.getpid()
         self.words[self._presence[node]] = mark
@@ -87,7 +87,7 @@ class SharedMemory:
         return self.words[self._presence[node]] if node in self._presence else 0
 
     def is_gone(self, node: NodeId, mark: int) -> bool:
-        """Return whether the start of `node` with `mark` reads no more: it ended, or a later one replaced it."""
+        """Return whether the start of `node` with `mark` no longer reads: it ended, or a later start replaced it."""
         return self.words[self._presence[node]] != mark or not self._lives(mark & (1 << _PROCESS_BITS) - 1)
 
     @staticmethod

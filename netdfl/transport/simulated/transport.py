@@ -2,8 +2,8 @@
 
 Relies on: the fabric taking messages synchronously: no message waits here, only a sender does.
 
-Why: Nodes know a `Transport` each, as in real worlds, while the fabric is one for all: what a node is told of addresses
-and of gone peers has no meaning in it, and is ignored here, in one place.
+Why: Nodes know a `Transport` each, as in real worlds, while the fabric is one for all: addresses of peers, and notices
+that a peer is gone, have no meaning in it, and are ignored here, in one place.
 """
 
 from __future__ import annotations
