@@ -58,7 +58,8 @@ def export(run: Run, what: str, format: str | None = None, out: str | None = Non
     if out == STDOUT:
         _print(run, what, chosen)
         return ""
-    target = Path(out or (f"{what}.{chosen}" if what in TABLES else f"{run.path.name}.{chosen}"))
+    name = f"{run.path.name}-{what}" if what in TABLES else run.path.name
+    target = Path(out or f"{name}.{chosen}")
     if what in TABLES:
         return str(export_table(run, what, chosen, target))
     with writing(target), target.open("wb") as file:

@@ -159,6 +159,17 @@ def test_standard_output_has_the_bytes_and_nothing_else(run: Run) -> None:
     assert "traceEvents" in json.loads(printed("trace", "--format", "json"))
 
 
+def test_by_default_files_have_the_name_of_their_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = run.path.name
+    assert [export(run, what) for what in ("messages", "waits", "graph")] == [
+        f"{name}-messages.csv",
+        f"{name}-waits.csv",
+        f"{name}.graphml",
+    ]
+    assert (tmp_path / f"{name}-messages.csv").read_text().startswith("src,")
+
+
 def test_what_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a run has no 'nonsense': use one of .*messages.*model.*trace"):
         export(run, "nonsense")
