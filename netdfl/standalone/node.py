@@ -1,4 +1,4 @@
-"""A node without a supervisor: it writes its reports to a journal, and leaves when all nodes are done."""
+"""A node without a supervisor: it writes its reports to its own record, and leaves when all nodes are done."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _without_oracle(scenario: Scenario) -> Scenario:
 
 
 def say_what_is_missing(blueprint: Blueprint) -> None:
-    """Print which parts of the scenario are left out because the nodes have no supervisor."""
+    """Print which parts of the scenario have no effect because the nodes have no supervisor."""
     scenario: Any = blueprint.scenario
     if scenario.world.loss_layer == "packet" and (scenario.links or scenario.events):
         print("links act on packets: this process applies none, something below it must", file=sys.stderr)
@@ -116,7 +116,10 @@ class _StopSignals:
 
 
 class StandaloneNode:
-    """One start of one node's process without a supervisor: it controls itself and writes its reports to a journal."""
+    """One life of a node without a supervisor, from the start of its process to its end.
+
+    The node decides itself when it is done, and writes the reports that others send to a supervisor to its own record.
+    """
 
     launched = False
 
@@ -128,7 +131,7 @@ class StandaloneNode:
         beginning: RunIdentity,
         worker: ThreadWorker,
     ) -> None:
-        """Prepare the node; `beginning` has the run's id, and the number of restarts of the node before.
+        """Prepare the node; `beginning` has the run's id, and how often the node restarted before.
 
         `start` agrees with the other nodes on the fleet's start, `worker` runs the training.
         """
@@ -210,8 +213,8 @@ class StandaloneNode:
     def go_on_without_who_is_done(self) -> None:
         """Stop waiting for nodes that had finished when this process of the node began.
 
-        Their messages reached an earlier process of the node, or never will. With acknowledged delivery such a node may
-        still send this one messages again: it is awaited until it reports that none are left.
+        Their messages reached an earlier process of this node, or will never arrive. With acknowledged delivery a
+        finished node may still resend messages to this one; this one waits for it until it reports that none are left.
         """
         self.meeting.on_finished = self.hear_finished
         if self.blueprint.scenario.delivery.kind != "acknowledged":
@@ -306,7 +309,10 @@ class StandaloneNode:
         await asyncio.gather(*(self.see_off(node, line) for node, line in self.start.lines.items()))
 
     async def see_off(self, peer: NodeId, line: Line) -> None:
-        """Tell `peer` by the connection `line` that this node is done; return when the peer is done, or is given up."""
+        """Tell `peer` by the connection `line` that this node is done; return when the peer is done too.
+
+        Return as well when the peer has been silent for too long.
+        """
         told, silent_since, finished = False, None, self.meeting.finished[peer]
         while not (told and finished.is_set()):
             call = self.meeting.call()
@@ -324,7 +330,7 @@ class StandaloneNode:
             await asyncio.sleep(FAREWELL_S)
 
     def patience_s(self, peer: NodeId) -> float:
-        """Return the seconds that `peer` may be silent before it is given up: more if the schedule restarts it."""
+        """Return the seconds of silence after which `peer` counts as gone: more if the schedule will restart it."""
         now = self.clock.now_ns()
         due = [
             event.after_ns if event.at_ns is None else event.at_ns - now
@@ -373,7 +379,7 @@ class StandaloneNode:
             Accounts(self.quiet, self.quiet).write(self.request.directory)
 
     def account(self) -> Account:
-        """Return an account of this node's current activity."""
+        """Return an account of this node: its state and round, its wait for messages, and its call stack."""
         return Account.from_json(self.host.account(stack=stack_of(self.host.gate.coroutine)).to_json())
 
     def write(self, stage: NodeStage) -> None:
