@@ -31,6 +31,10 @@ class Block:
     def __contains__(self, edge: object) -> bool:
         return isinstance(edge, tuple) and edge[0] in self.src and edge[1] in self.dst and edge[0] != edge[1]
 
+    def meets(self, other: Block) -> bool:
+        """Return whether both sets may have a link in common: they have a source and a target in common."""
+        return not self.src.isdisjoint(other.src) and not self.dst.isdisjoint(other.dst)
+
     def edges(self) -> Iterator[Edge]:
         """Yield the links, in ascending order."""
         targets = sorted(self.dst)

@@ -9,7 +9,7 @@ one to set a key wins.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Protocol, runtime_checkable
@@ -21,7 +21,7 @@ from netdfl.links.rules.disorder import corrupt, duplicate, reorder
 from netdfl.links.rules.latency import LATENCIES
 from netdfl.links.rules.loss import LOSSES
 from netdfl.links.rules.mahimahi import RATES, SHARED_RATES
-from netdfl.links.selectors import Groups, Selector, is_edges, nearest, parse_edges, parse_nodes
+from netdfl.links.selectors import Block, Groups, Selector, is_edges, nearest, parse_edges, parse_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ SLOTS: Mapping[str, LinkKey] = {
 }
 NODE_KEYS = ("uplink", "downlink")
 CORE_KEYS = ("loss", "latency", "rate")
+RELATIVE_KEYS = ("latency", "rate", *NODE_KEYS)
+"""The rules that an event can multiply, as in `rate: x0.5`."""
 LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
 
 
@@ -197,6 +199,15 @@ class LinksSpec:
     def has_downlinks(self) -> bool:
         """Whether any node has a downlink."""
         return any(entry.get("downlink") is not None for _, _, entry in self._nodes)
+
+    def says(self, key: str, blocks: Sequence[Block], nodes: Collection[NodeId]) -> bool:
+        """Return whether any entry has the rule `key`, be it `none`, for some link of `blocks` or some of `nodes`."""
+        if key in NODE_KEYS:
+            return any(key in entry and not named.isdisjoint(nodes) for _, named, entry in self._nodes)
+        return any(
+            key in entry and any(own.meets(block) for own in selector.blocks for block in blocks)
+            for selector, entry in self._links
+        )
 
     def entries(self, edge: Edge) -> tuple[int, ...]:
         """Return the indices of the entries of `links:` that apply to `edge`; later ones override earlier ones."""

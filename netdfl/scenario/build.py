@@ -25,7 +25,7 @@ from netdfl.topology.selection import PrivateSelection, halves, sampled
 from netdfl.topology.weights import Weights, uniform
 from netdfl.underlay.placement import place
 from netdfl.underlay.rerouting import rerouted
-from netdfl.underlay.sites import CoreFigures, CoreNetwork
+from netdfl.underlay.sites import CoreFigures, CoreNetwork, ends_in
 from netdfl.underlay.underlay import Underlay
 
 _ROUNDS = 64
@@ -123,8 +123,36 @@ def compile_as_written(scenario: Scenario, underlay: Underlay | None) -> list[Co
 
     Raises ScheduleError that names every wrong entry.
     """
-    facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds, core=underlay)
+    facts = Facts(
+        scenario.num_nodes,
+        Streams(scenario.seed),
+        scenario.groups,
+        rounds=scenario.rounds,
+        core=underlay,
+        says=partial(_says, scenario),
+    )
     return compile_events(scenario.events, facts)
+
+
+def _says(scenario: Scenario, event: CompiledEvent, key: str) -> bool:
+    """Return whether the scenario has the rule `key`, be it `none`, for any link or node that `event` concerns.
+
+    True if that is not known yet, because `links_from` is not read, or an entry of `links` is wrong.
+    """
+    if event.core:
+        links = {} if scenario.underlay is None else scenario.underlay.links
+        wanted = _directions(event.core)
+        return any(key in each.model_fields_set and wanted & _directions(name) for name, each in links.items())
+    try:
+        return scenario.links_from is not None or build_links(scenario).says(key, event.blocks, event.nodes)
+    except ValueError:
+        return True
+
+
+def _directions(core: str) -> set[tuple[str, str]]:
+    """Return the (source, target) sites of each direction that the name of a core link means."""
+    src, dst, both = ends_in(core)
+    return {(src, dst), (dst, src)} if both else {(src, dst)}
 
 
 def build_underlay(scenario: Scenario) -> Underlay | None:

@@ -12,7 +12,7 @@ from netdfl.scenario.build import build_topology, used_links
 from netdfl.scenario.checks.catalog import find_problems, find_problems_with_data
 from netdfl.scenario.checks.compression import warnings
 from netdfl.scenario.checks.graph import graph_notices
-from netdfl.scenario.checks.links import sharing_notices
+from netdfl.scenario.checks.links import events_can_be, sharing_notices
 from netdfl.scenario.checks.survival import automatic, resent_too_late
 from netdfl.scenario.checks.waiting import hardly_meant, waiting_notices, weights_stay_one
 from netdfl.scenario.loading import overrides
@@ -164,9 +164,12 @@ def _with_links(scenario: Scenario, document: Document) -> tuple[Scenario, list[
     from netdfl.scenario.measured.apply import with_links
 
     try:
-        return with_links(scenario, used_links(scenario, build_topology(scenario)))
+        scenario, notices = with_links(scenario, used_links(scenario, build_topology(scenario)))
     except ValueError as exc:
         raise ScenarioError([document.problem(("links_from", "file"), str(exc))]) from exc
+    if problems := [document.problem(each.path, each.what) for each in events_can_be(scenario)]:
+        raise ScenarioError(problems)
+    return scenario, notices
 
 
 def _without(data: dict[str, object], wrong: frozenset[str], directory: str) -> Scenario:

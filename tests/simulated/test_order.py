@@ -21,7 +21,7 @@ IN_ORDER = (
     LINKS % "latency: {dist: exponential, mean: 50ms}, duplicate: 5%, rate: 1Mbit",
     LINKS % "latency: none, reorder: none",
     LINKS % "reorder: 0",
-    EVENT % "latency: x3, loss: 10%",
+    EVENT % "latency: 30ms, loss: 10%",
     EVENT % "latency: {dist: exponential, mean: 50ms}",
 )
 

@@ -17,6 +17,7 @@ from netdfl.links.schedule import plans
 from netdfl.links.schedule.compiling import Entry, is_zero_rate
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.schedule.node_conflicts import before_joining, node_conflicts
+from netdfl.links.schedule.relative import multiply_nothing
 from netdfl.links.schedule.when import Facts, Span, spans, split
 from netdfl.links.selectors import Block
 from netdfl.links.spec import read_parameters
@@ -98,6 +99,7 @@ def _conflicts(
     yield from _heals_of_nothing(entries, events)
     yield from _never_moving(events)
     yield from _never_sent(events, facts)
+    yield from multiply_nothing(events, facts)
     yield from node_conflicts(events)
     yield from before_joining(events)
     yield from _random_lives(entries)

@@ -12,7 +12,7 @@ from netdfl.links.rules.rate import Shape
 from netdfl.links.schedule.events import STANDING, CompiledEvent, is_relative
 from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import Block, NodesText, Selector, parse_edges, parse_nodes
-from netdfl.links.spec import NODE_KEYS, choose
+from netdfl.links.spec import RELATIVE_KEYS, choose
 
 Compiled: TypeAlias = Iterator[CompiledEvent]
 DownMode: TypeAlias = Literal["down_drop", "down_hold", "down_reset"]
@@ -156,7 +156,7 @@ def read_changes(written: Mapping[str, object], allowed: Sequence[str]) -> dict[
     for key, value in written.items():
         changes[key] = value
         if match := _RELATIVE.match(str(value)):
-            if key not in ("latency", "rate", *NODE_KEYS):
+            if key not in RELATIVE_KEYS:
                 raise ValueError(f"{key}: {value} is relative; only latency and rates can be, so give the value itself")
             changes[key] = {"scale": float(match[1])}
         elif key != "state":

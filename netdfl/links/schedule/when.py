@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
@@ -10,6 +10,7 @@ from typing import Protocol
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.core.units import NonNegativeInt, PositiveInt, TimeNs, format_time
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block, Groups
 
 _MOST = 100_000
@@ -27,7 +28,8 @@ class CoreNames(Protocol):
 class Facts:
     """The facts about a fleet that its schedule needs.
 
-    `end_ns` and `rounds` are None for a run without such an end; `core` is None without an underlay.
+    `end_ns` and `rounds` are None for a run without such an end; `core` is None without an underlay. `says` returns
+    whether the scenario gives the rule of this name to any link or node that an event concerns; it may not know.
     """
 
     num_nodes: int
@@ -36,6 +38,7 @@ class Facts:
     end_ns: int | None = None
     rounds: int | None = None
     core: CoreNames | None = None
+    says: Callable[[CompiledEvent, str], bool] = lambda event, key: True
 
 
 @dataclass(frozen=True, slots=True)
