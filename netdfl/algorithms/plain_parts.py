@@ -58,7 +58,10 @@ def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: f
 
 
 def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> LocalSolver:
-    """Return `local` with momentum that continues from round to round; unchanged if it has no momentum."""
+    """Return `local` with momentum that continues from round to round, and starts from 0 every `restart_every` rounds.
+
+    Without `restart_every` it never starts again. A `local` that has no momentum is returned as it is.
+    """
     return KeptMomentum(local, restart_every) if local.momentum else local
 
 

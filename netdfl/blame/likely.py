@@ -74,7 +74,10 @@ def _path(rows: MemoryStore) -> Iterator[tuple[NodeId, int, WaitRecord | None, M
 
 
 def _last(waits: list[WaitRecord], at_ns: int) -> WaitRecord | None:
-    """Return the last wait that ended by `at_ns`; remove it and later ones from `waits`, so that the path is finite."""
+    """Return a node's last wait that ended by `at_ns`, or None.
+
+    This wait and later ones are removed from `waits`, so that the critical path meets each only once and has an end.
+    """
     while waits:
         wait = waits.pop()
         if wait.until_ns <= at_ns:

@@ -85,7 +85,7 @@ def _results(path: Path, code: int | None) -> Sequence[TrialResult]:
 
 
 def run_trials(order: CellOrder) -> int:
-    """Run the trials of an order on this machine, and write their results to the directory that it names."""
+    """Run the trials of an order on this machine, write their results to its directory, and return exit code 0."""
     scenario = order.load()
     trial_runner = TrialRunner(scenario, find_predicates(scenario), Executor())
     results = [trial_runner.run(trial) for trial in _TRIALS.validate_json(order.argument)]

@@ -33,7 +33,7 @@ class ClockOffset:
     """
 
     def __init__(self, ask: Callable[[Report], None], monotonic_ns: Callable[[], int]) -> None:
-        """Ask for the other clock's time by calling `ask`, from `begin` on; `monotonic_ns` reads this machine's."""
+        """Prepare to ask for the supervisor's time by `ask`, after `begin`; `monotonic_ns` reads the node's clock."""
         self._ask, self._monotonic_ns = ask, monotonic_ns
         self._asked_ns: list[int] = []
         self._best: tuple[int, int] | None = None

@@ -58,9 +58,9 @@ class SlowWorker:
                 await asyncio.sleep((self.factor - 1) * took_s)
         return result
 
-    def spare(self, numel: int) -> bool:
+    def is_short(self, numel: int) -> bool:
         """Return whether a computation on `numel` numbers is short enough to run in the caller's thread."""
-        return self._worker.spare(numel)
+        return self._worker.is_short(numel)
 
     def pause(self) -> None:
         """Do nothing; threads may continue to compute."""

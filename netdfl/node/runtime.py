@@ -140,7 +140,7 @@ class Node:
         self.non_finite = NonFinitePolicy(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
         self.models = StateTransfer(self)
-        self._is_short = self.worker.spare(self.task.dim)
+        self._is_short = self.worker.is_short(self.task.dim)
         mixing = self.algorithm.mixing
         self._counting: MeteredMixing | None = mixing if isinstance(mixing, MeteredMixing) else None
         self.latest: NodeState | None = None

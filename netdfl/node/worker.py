@@ -26,7 +26,7 @@ class Worker(Protocol):
         """Run `function(*args)` and return its result; `what` names the kind of work, to estimate its duration."""
         ...
 
-    def spare(self, numel: int) -> bool:
+    def is_short(self, numel: int) -> bool:
         """Return whether work on `numel` numbers is short enough to run inline."""
         ...
 
@@ -77,8 +77,8 @@ class ThreadWorker:
         finally:
             self._took[what] = time.thread_time() - began
 
-    def spare(self, numel: int) -> bool:
-        """Return whether `numel` is at most a million, so that work on as many numbers takes at most a millisecond."""
+    def is_short(self, numel: int) -> bool:
+        """Return whether work on `numel` numbers runs inline: up to a million take at most about a millisecond."""
         return numel <= self.INLINE_NUMEL
 
     def close(self) -> None:

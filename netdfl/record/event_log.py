@@ -70,7 +70,7 @@ class EventLog:
         self._add(len(digests), _messages, outcome, digests)
 
     def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Add metrics of one round. The caller must not change `figures` afterwards."""
+        """Add metrics of a `node` or (None) the fleet in one round; the caller must not change `figures` afterwards."""
         self._add(len(figures), _metrics, (node, round), figures)
 
     def _add(self, num: int, tell: _Tell, about: object, rest: object) -> None:

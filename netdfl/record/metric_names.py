@@ -66,7 +66,7 @@ OF_RUN: Mapping[str, str] = {
 
 
 def figure_rows() -> list[dict[str, object]]:
-    """Return a row for each metric that a study can draw: its name, what it can be drawn by, and a sentence."""
+    """Return, for each metric that a study can plot: its name, the quantities for the x-axis (`by`), and a sentence."""
     found: list[dict[str, object]] = []
     for name in sorted({*OF_FLEET, *OF_NODES, *OF_RUN}):
         by = ["round"] * (name in OF_FLEET or name in OF_NODES)

@@ -27,7 +27,7 @@ class NodeLag:
 
     Attributes:
         node: the node.
-        seconds: the seconds of the critical path.
+        seconds: the time for which the critical path waits for the node.
         by_deadline_s: the part of these seconds in waits that a deadline ended.
         rounds: the most rounds by which the node was behind.
         times: the largest factor by which its training took longer than usual.

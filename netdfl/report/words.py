@@ -69,6 +69,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 def not_delivered(messages: Json) -> str:
     """Return the undelivered messages as text: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
 
+    Late messages are counted by why their receiver had ended the wait: a deadline, or it had enough and went on.
     `messages` is the entry of that name in `result.json`; the text is `none` if all were delivered.
     """
     return (

@@ -36,7 +36,7 @@ class InlineWorker:
         """Call `function` with `args` now, and return its result; `what` is ignored."""
         return function(*args)
 
-    def spare(self, numel: int) -> bool:
+    def is_short(self, numel: int) -> bool:
         """Return true: work on `numel` numbers may run inline, as all work of this worker does."""
         return True
 

@@ -55,7 +55,7 @@ class LinkHeader(NamedTuple):
 
 @runtime_checkable
 class LinkHeaderSink(Sink, Protocol):
-    """A sink that also takes messages with a link header, which may be due later than they come."""
+    """A sink that also takes messages with a link header, and holds those that come before the time in it."""
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
         """Accept a message with its link header, which has the time when it is due.

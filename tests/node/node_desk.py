@@ -75,7 +75,7 @@ class Works:
         self.clock.ns += S * (what == "train")
         return function(*args)
 
-    def spare(self, numel: int) -> bool:
+    def is_short(self, numel: int) -> bool:
         return self.spares
 
 

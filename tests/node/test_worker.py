@@ -128,4 +128,4 @@ async def test_threads_are_begun_as_they_are_needed_up_to_the_most_and_each_begi
 
 
 def test_up_to_a_million_numbers_are_spared_a_thread() -> None:
-    assert [ThreadWorker().spare(numel) for numel in (0, 10**6, 10**6 + 1)] == [True, True, False]
+    assert [ThreadWorker().is_short(numel) for numel in (0, 10**6, 10**6 + 1)] == [True, True, False]

@@ -60,7 +60,7 @@ _ORDER = "sent_s, src, dst, kind, round, step, attempt, epoch"
 
 
 def links(run: Run, most: int | None = None) -> Made:
-    """Return the traffic of at most `most` links, those that lost most first: messages by class, bytes, delays."""
+    """Return the traffic of at most `most` links, most losses first: its messages by how they ended, bytes, delays."""
     classes = ", ".join(
         f"coalesce(sum(messages) FILTER (class = {number}), 0)::BIGINT AS {name.value}"
         for name, number in NUMBERS.items()

@@ -131,7 +131,7 @@ class VirtualWorker:
         work = partial(function, *args) if args else function
         return await self.training.run(self.node, round_, takes_ns, work)
 
-    def spare(self, numel: int) -> bool:
+    def is_short(self, numel: int) -> bool:
         """Return true: work on `numel` numbers may always run inline, because it takes no virtual time."""
         return True
 
