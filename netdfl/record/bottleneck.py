@@ -2,13 +2,14 @@
 
 The time of a message on the path counts for one of the shared links that it crosses: the one that had the most to carry
 meanwhile. That is measured in seconds of the link's rate, for the bytes of all messages that crossed it then; each
-message's bytes are spread evenly over its own time. Rates and routes are those before any event.
+message's bytes are spread evenly over its own time, except while nothing passes. Rates and routes are those of each
+moment.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,8 +17,12 @@ from numpy.typing import NDArray
 
 from netdfl.core.types import Edge
 
-SharedRates: TypeAlias = Callable[[Edge], Mapping[str, float]]
-"""A function that returns the shared links that an edge crosses, by name, with their rates in bits per second."""
+SharedRates: TypeAlias = Callable[[Edge], Sequence[tuple[float, Mapping[str, float]]]]
+"""A function that returns the shared links that an edge crosses, by name, with their rates in bits per second.
+
+They may change, so each of these mappings comes with the time in seconds from which it holds, the first with 0. An
+empty one says that nothing passes.
+"""
 
 
 class PathMessage(NamedTuple):
@@ -64,16 +69,33 @@ def find_bottleneck(
     carried: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
     sharing: defaultdict[str, set[Edge]] = defaultdict(set)
     for src, dst, nbytes, sent_s, arrived_s in messages:
-        for link, rate in rates((src, dst)).items() if arrived_s > sent_s else ():
-            carried[link].append((sent_s, arrived_s, 8 * nbytes / rate))
-            sharing[link].add((src, dst))
+        spans = list(_spans(rates((src, dst)), sent_s, arrived_s))
+        under_way_s = sum(end_s - begin_s for begin_s, end_s, _ in spans)
+        for begin_s, end_s, there in spans:
+            for link, rate in there.items():
+                carried[link].append((begin_s, end_s, (end_s - begin_s) / under_way_s * 8 * nbytes / rate))
+                sharing[link].add((src, dst))
     loads = {link: _Load(rows) for link, rows in carried.items()}
     spent: defaultdict[str, float] = defaultdict(float)
     for edge, begin_s, seconds in path:
-        there = {link: loads[link].between(begin_s, begin_s + seconds) for link in rates(edge) if link in loads}
-        if there:
-            spent[max(there, key=lambda link: (there[link], link))] += seconds
+        end_s = begin_s + seconds
+        for since_s, until_s, crossed in _spans(rates(edge), begin_s, end_s):
+            there = {link: loads[link].between(since_s, until_s) for link in crossed if link in loads}
+            if there:
+                share = (until_s - since_s) / (end_s - begin_s)
+                spent[max(there, key=lambda link: (there[link], link))] += share * seconds
     if not spent:
         return None
     link = max(spent, key=lambda link: (spent[link], link))
     return Bottleneck(link, spent[link], len(sharing[link]))
+
+
+def _spans(
+    rates: Sequence[tuple[float, Mapping[str, float]]], begin_s: float, end_s: float
+) -> Iterator[tuple[float, float, Mapping[str, float]]]:
+    """Yield the parts of a time, from begin to end, with the rates that hold in each; none where nothing passes."""
+    for place, (since_s, there) in enumerate(rates):
+        since_s = max(since_s, begin_s) if place else begin_s
+        until_s = min(rates[place + 1][0], end_s) if place + 1 < len(rates) else end_s
+        if since_s < until_s and there:
+            yield since_s, until_s, there

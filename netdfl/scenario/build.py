@@ -5,7 +5,7 @@ Also decide which compression scheme and which delivery `auto` stands for on a g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from netdfl.core.types import Edge
 from netdfl.links.schedule.compile import ScheduleError, compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
-from netdfl.links.spec import NODE_KEYS, LinksSpec
+from netdfl.links.spec import LinksSpec
 from netdfl.scenario.model.links import block
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.base import Topology
@@ -24,6 +24,7 @@ from netdfl.topology.network import Network
 from netdfl.topology.selection import PrivateSelection, halves, sampled
 from netdfl.topology.weights import Weights, uniform
 from netdfl.underlay.placement import place
+from netdfl.underlay.rates_by_time import RatesByTime
 from netdfl.underlay.rerouting import rerouted
 from netdfl.underlay.sites import CoreFigures, CoreNetwork, ends_in
 from netdfl.underlay.underlay import Underlay
@@ -177,25 +178,16 @@ def build_links(scenario: Scenario) -> LinksSpec:
     return LinksSpec(block(scenario.links), scenario.groups, scenario.num_nodes)
 
 
-def shared_rates(scenario: Scenario) -> Callable[[Edge], Mapping[str, float]] | None:
+def shared_rates(scenario: Scenario) -> Callable[[Edge], Sequence[tuple[float, Mapping[str, float]]]] | None:
     """Return a function from a link to the rates in bit/s that it shares with other links; None without an underlay.
 
-    These are the rates of the core links on its route, the sender's uplink and the receiver's downlink, by name. Rates
-    and routes are as before any event.
+    These are the rates of the core links on its route, the sender's uplink and the receiver's downlink, by name, each
+    time that they change with the time in s.
     """
     underlay = build_underlay(scenario)
     if underlay is None:
         return None
-    links = build_links(scenario)
-
-    def rates(edge: Edge) -> Mapping[str, float]:
-        found = {link.name: link.figures.rate_bps for link in underlay.way(edge)}
-        for node, key in zip(edge, NODE_KEYS, strict=True):
-            part = getattr(links.node(node), key)
-            found[f"the {key} of node {node}"] = None if part is None else getattr(part.build(), "rate_bps", None)
-        return {name: rate for name, rate in found.items() if rate}
-
-    return cache(rates)
+    return cache(RatesByTime(underlay, build_links(scenario), compile_schedule(scenario)).of)
 
 
 def _weights(scenario: Scenario, topology: Topology) -> Weights:
