@@ -75,11 +75,13 @@ class Standstill(NamedTuple):
         waiting: all nodes that wait in a stall.
         roots: the nodes that wait first; the other waiting nodes wait for these.
         culprits: the nodes that the roots wait for, and that wait for nothing themselves.
+        began: when the first of these stalls began, in seconds.
     """
 
     waiting: frozenset[NodeId] = frozenset()
     roots: frozenset[NodeId] = frozenset()
     culprits: frozenset[NodeId] = frozenset()
+    began: float = 0.0
 
     @classmethod
     def of(cls, stalls: Iterable[Mapping[str, Any]]) -> Self:
@@ -89,7 +91,8 @@ class Standstill(NamedTuple):
             frozenset(node for each in lasting for node in each.get(name, ()))
             for name in ("roots", "behind", "culprits")
         )
-        return cls(roots | behind, roots, culprits - roots - behind)
+        began = min((each.get("began_s", 0.0) for each in lasting), default=0.0)
+        return cls(roots | behind, roots, culprits - roots - behind, began)
 
 
 NO_STANDSTILL = Standstill()
@@ -125,6 +128,7 @@ class _PathWalk:
         """Yield the parts of the critical path, the last one first."""
         ends = self._history.ends()
         if not ends:
+            yield from self._unbegun(total_s)
             return
         yield from self._unfinished(ends, total_s)
         at, node = yield from self._stragglers(ends)
@@ -134,6 +138,14 @@ class _PathWalk:
             if wait is None:
                 return
             at, node = yield from self._waited(node, wait)
+
+    def _unbegun(self, total_s: float) -> Iterator[Leg]:
+        """Yield the parts of a run that ended in a stall before any node ended a round or a wait."""
+        if not self._end.roots:
+            return
+        began = min(self._end.began, total_s)
+        yield self._stalled(began, total_s)
+        yield from self._busy(min(self._end.roots), 0.0, began)
 
     def _unfinished(self, ends: Sequence[Moment], total_s: float) -> Iterator[Leg]:
         """Yield the time from the last recorded action of any node to the run's end (`total_s`) as a part of the path.
@@ -210,7 +222,7 @@ class _PathWalk:
                 rest -= took
                 yield from self._split(node, each.round, took, trained, each.cpu)
         unended = [] if self._ended(node, end) else [self._history.trained(node, each) for each in rounds]
-        took = min(rest, median(unended)) if unended else 0.0
+        took = min(rest, median(unended)) if unended else 0.0 if self._history.rounds else rest
         if took > LEAST_S:
             yield Leg(TimeUse.COMPUTE, took)
         if (other := rest - took) > LEAST_S:
@@ -261,37 +273,57 @@ class _PathWalk:
             arrived = max(wait.since, min(arrived, wait.until))
             yield from self._busy(node, arrived, wait.until)
             return (yield from self._came(node, wait, src, min(sent, arrived), arrived))
-        yield self._missed(node, wait)
+        yield from self._missed(node, wait)
         return wait.since, node
 
     def _came(self, node: NodeId, wait: TimedWait, src: NodeId, sent: float, arrived: float) -> Legs[Moment]:
         lag = wait.round - self._history.round_at(src, wait.since) if wait.kind == Kind.DATA else 0
         why = self._why_behind(src, arrived)
         if lag >= BEHIND and sent > wait.since and why is not LagReason.UNKNOWN:
-            yield from self._on_link(src, node, sent, arrived)
+            yield from self._on_link(src, node, sent, arrived, wait.kind)
             yield Leg(TimeUse.BEHIND, sent - wait.since, (src,), why, lag)
             return wait.since, node
         if id(wait) in self._seen or (wait.kind == Kind.REPLY and not self._kept_waiting(src, wait.since, sent)):
-            yield from self._on_link(src, node, wait.since, arrived)
+            left_at = max(wait.since, sent) if wait.kind == Kind.REPLY else None
+            yield from self._on_link(src, node, wait.since, arrived, wait.kind, left_at)
             return wait.since, node
         self._seen.add(id(wait))
         first = sent if wait.first_sent is None else min(sent, wait.first_sent)
-        if self._history.outage(src, first, sent) is not None:
+        outage = self._history.outage(src, first, sent)
+        if outage is not None and outage.why is not LagReason.PAUSE:
             first = sent  # an earlier life had sent it
-        yield from self._on_link(src, node, sent, arrived)
+        yield from self._on_link(src, node, sent, arrived, wait.kind)
         if first < sent:
-            yield Leg(TimeUse.RESENDING, sent - first, (src,))
+            held = self._history.held(src, first, sent)
+            yield from self._paused(src, held)
+            yield Leg(TimeUse.RESENDING, sent - first - held, (src,))
         return first, src
 
-    def _on_link(self, src: NodeId, dst: NodeId, sent: float, arrived: float) -> Iterator[Leg]:
-        """Yield a message's time on its link, without times in which the process of sender or receiver was stopped."""
-        left = arrived - sent
+    def _paused(self, node: NodeId, seconds: float) -> Iterator[Leg]:
+        if seconds > LEAST_S:
+            yield Leg(TimeUse.BEHIND, seconds, (node,), LagReason.PAUSE)
+
+    def _on_link(
+        self, src: NodeId, dst: NodeId, begin: float, arrived: float, kind: str, left_at: float | None = None
+    ) -> Iterator[Leg]:
+        """Yield the time of a message of a `kind` on its link from `begin` on; a reply left later, at `left_at`.
+
+        Without times in which the process of sender or receiver was stopped, or in which the message, or the request
+        for it, waited for the end of a pause of its receiver.
+        """
+        sent, usual, left = begin if left_at is None else left_at, self._history.usual_delays, arrived - begin
+        asked = min(sent, begin + usual.get((dst, src, Kind.REQUEST), 0.0))
+        held = {dst: self._history.held(dst, sent + usual.get((src, dst, kind), 0.0), arrived)}
+        held[src] = 0.0 if left_at is None else self._history.held(src, asked, sent)
+        for node, seconds in held.items():
+            yield from self._paused(node, seconds)
+            left -= seconds
         for node in (dst, src):
-            for why, seconds in self._history.stops(node, sent, arrived).items():
+            for why, seconds in self._history.stops(node, begin, arrived).items():
                 stopped = min(left, seconds)
                 yield Leg(TimeUse.BEHIND, stopped, (node,), why)
                 left -= stopped
-        yield Leg(TimeUse.LINKS, left, (src, dst), begin=sent)
+        yield Leg(TimeUse.LINKS, left, (src, dst), begin=begin)
 
     def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
         """Return whether a node that replied to a request was itself waiting before, at some time after `since`.
@@ -304,11 +336,32 @@ class _PathWalk:
         wait = self._history.last_wait(asked, replied)
         return wait is not None and wait.until > since
 
-    def _missed(self, waiter: NodeId, wait: TimedWait) -> Leg:
-        """Return the part of the path for a wait that ended without some messages, or by an unrecorded message."""
-        seconds = wait.until - wait.since
+    def _missed(self, waiter: NodeId, wait: TimedWait) -> Iterator[Leg]:
+        """Yield the parts of a wait that ended without some messages, or by an unrecorded message.
+
+        Where the awaited node was gone but had sent its message, and that was lost, the wait was for a lost message
+        until the node's outage began.
+        """
         if wait.ended == WaitEnd.CAME:
-            return Leg(TimeUse.LINKS, seconds, begin=wait.since)
+            yield Leg(TimeUse.LINKS, wait.until - wait.since, begin=wait.since)
+            return
+        found = {node: self._history.lost.get((waiter, wait.since, node)) for node in wait.missing}
+        lost = {node: at for node, at in found.items() if at is not None}
+        if not lost:
+            yield self._waited_without(waiter, wait)
+            return
+        begin, end = max(wait.since, min(lost.values())), wait.until
+        for node, at in lost.items():
+            if (outage := self._history.outage(node, max(at, begin), end)) is not None:
+                yield Leg(TimeUse.BEHIND, end - max(outage.begin, begin), (node,), outage.why)
+                end = max(outage.begin, begin)
+        if begin > wait.since:
+            yield self._waited_without(waiter, wait._replace(until=begin))
+        yield Leg(TimeUse.LOST, end - begin, tuple(lost), LagReason.GONE)
+
+    def _waited_without(self, waiter: NodeId, wait: TimedWait) -> Leg:
+        """Return the part of the path for a wait that ended without some messages, none of which is known as lost."""
+        seconds = wait.until - wait.since
         blamed = {node: self._blame(waiter, node, wait) for node in wait.missing}
         if blamed and all(blamed.values()):
             node, (why, lag) = max(

@@ -35,6 +35,8 @@ class LagReason(StrEnum):
 
 STANDS = frozenset({LagReason.STOPPED, LagReason.SILENT})
 """Reasons of outages in which a process, or its event loop, stopped running although no scheduled event demanded it."""
+RESUMED_S = 0.05
+"""A node that was paused gets the messages that waited for it within this many seconds, in real worlds, too."""
 
 
 class TimedWait(NamedTuple):
@@ -98,6 +100,9 @@ class History:
             longer waited for it.
         sent_all_the_same: (node, peer, round) of each message that a node sent to a peer although it considered the
             peer gone.
+        usual_delays: the median delay in seconds of (sender, receiver, kind of message) over the messages that met no
+            pause of their receiver.
+        lost: for (waiting node, begin of its wait, awaited node), when the awaited message was sent that got lost.
     """
 
     waits: Mapping[NodeId, Sequence[TimedWait]]
@@ -105,6 +110,8 @@ class History:
     outages: Mapping[NodeId, Sequence[NodeOutage]]
     taken_for_gone: Mapping[Edge, float] = field(default_factory=dict)
     sent_all_the_same: Collection[tuple[NodeId, NodeId, int]] = ()
+    usual_delays: Mapping[tuple[NodeId, NodeId, str], float] = field(default_factory=dict)
+    lost: Mapping[tuple[NodeId, float, NodeId], float] = field(default_factory=dict)
 
     def sent_nothing(self, src: NodeId, dst: NodeId, round: int, until: float) -> bool:
         """Return whether `src` sent `dst` nothing for `round` by the time `until`, because it considered `dst` gone."""
@@ -143,12 +150,32 @@ class History:
         return max(reversed(found), key=lambda each: min(each.end, end) - max(each.begin, begin), default=None)
 
     def trained(self, node: NodeId, round: EndedRound) -> float:
-        """Return the seconds of training in `round`, minus the outages of the node."""
-        outages = self.outages.get(node)
-        if not outages:
-            return max(0.0, round.train)
-        still = sum(max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in outages)
+        """Return the seconds of training in `round`, minus the outages of the node that fell into no wait of it."""
+        still = 0.0
+        for each in self.outages.get(node, ()):
+            begin, end = max(each.begin, round.begin), min(each.end, round.end)
+            if begin < end:
+                still += end - begin - self._waited(node, begin, end)
         return max(0.0, round.train - still)
+
+    def _waited(self, node: NodeId, begin: float, end: float) -> float:
+        """Return the seconds between `begin` and `end` in which `node` waited."""
+        waits, waited = self.waits.get(node, ()), 0.0
+        for each in waits[bisect_right(waits, begin, key=lambda one: one.until) :]:
+            if each.since >= end:
+                break
+            waited += min(each.until, end) - max(each.since, begin)
+        return waited
+
+    def held(self, node: NodeId, since: float, until: float) -> float:
+        """Return the seconds after `since` in which something waited for the end of a pause of `node`, until `until`.
+
+        They are 0 if no pause ended then.
+        """
+        for each in self.outages.get(node, ()):
+            if each.why is LagReason.PAUSE and 0 <= until - each.end <= RESUMED_S:
+                return max(0.0, each.end - max(each.begin, since))
+        return 0.0
 
     def stops(self, node: NodeId, begin: float, end: float) -> dict[LagReason, float]:
         """Return the seconds between `begin` and `end` in which the process of `node` stood still, by reason."""

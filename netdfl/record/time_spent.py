@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
+from netdfl.core.fates import Fate, FateClass
 from netdfl.core.types import NodeId
 from netdfl.record.bottleneck import Bottleneck, PathMessage, SharedRates, find_bottleneck
 from netdfl.record.critical_path import Leg, Standstill, TimeUse, critical_path
@@ -75,6 +76,7 @@ _OUT: Mapping[LagReason, str] = {
     LagReason.PAUSE: "was paused",
     LagReason.STOPPED: "did not run for a while",
     LagReason.SILENT: "answered no more",
+    LagReason.GONE: "was believed to be gone",
 }
 _WHY: Mapping[LagReason, str] = {
     LagReason.ABSENT: "had not joined yet",
@@ -108,7 +110,9 @@ def find_time_spent(
     shared_rates: SharedRates | None = None,
     stalls: Sequence[Mapping[str, object]] = (),
 ) -> dict[str, object] | None:
-    """Return the use of the `total_s` seconds of `run` as in `result.json`; None if no round ended.
+    """Return the use of the `total_s` seconds of `run` as in `result.json`.
+
+    None if no round ended, unless the run ended in a stall.
 
     These parts of the critical path add up to `total_s`: `compute_s`, `links_s` (delay, queues), `resending_s` (until a
     lost message was sent again), `deadlines_s`, `lost_s` (until a later message revealed a loss), `skipped_s` (until
@@ -124,9 +128,10 @@ def find_time_spent(
     """
     history, deadlines = read_history(run)
     rounds = _rounds(history, deadlines)
-    if not any(length is not None for length in rounds["median_s"]):
+    standstill = Standstill.of(stalls)
+    if not any(length is not None for length in rounds["median_s"]) and not standstill.waiting:
         return None
-    path = critical_path(history, total_s, Standstill.of(stalls)) if run.sampling.is_all else []
+    path = critical_path(history, total_s, standstill) if run.sampling.is_all else []
     spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in TimeUse}
     behind: dict[NodeId, NodeLag] = {}
     for leg in path:
@@ -210,7 +215,9 @@ def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
         TimeUse.LINKS: f"on links{parted}",
         TimeUse.RESENDING: "until what was lost was sent again",
         TimeUse.DEADLINES: f"until deadlines, for messages{whose} that did not come in time",
-        TimeUse.LOST: f"until later messages{whose} told that one was lost",
+        TimeUse.LOST: f"for messages{whose} that were lost"
+        if any(leg.why is LagReason.GONE for leg in path if leg.cause is cause)
+        else f"until later messages{whose} told that one was lost",
         TimeUse.SKIPPED: f"in stalls, until the messages{whose} were skipped",
         TimeUse.REST: "of anything else",
         TimeUse.END: f"at the end, in which {in_vain}no node went on",
@@ -256,7 +263,32 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
         outages[node].sort()
     gone = {(node, peer): at_s for node, peer, at_s in run.rows(_GONE)}
     sent = {tuple(row) for row in run.rows(_SENT)} if gone else set()
-    return History(waits, rounds, outages, gone, sent), deadlines
+    return History(waits, rounds, outages, gone, sent, _usual_delays(run, outages), _lost(run)), deadlines
+
+
+def _lost(run: Run) -> dict[tuple[NodeId, float, NodeId], float]:
+    """Return, for waits that ended as the awaited node was gone, when the messages that got lost had been sent.
+
+    By waiting node, begin of its wait, and awaited node.
+    """
+    return {
+        (node, since_s, src): sent_s
+        for node, since_s, src, fate, sent_s in run.rows(_LOST)
+        if Fate.read(fate).counts_as is FateClass.LOST
+    }
+
+
+def _usual_delays(run: Run, outages: Mapping[NodeId, Sequence[NodeOutage]]) -> dict[tuple[NodeId, NodeId, str], float]:
+    """Return the median delay in s by sender, receiver that was paused, and kind, over messages that met no pause."""
+    pauses = [(node, each) for node, found in outages.items() for each in found if each.why is LagReason.PAUSE]
+    if not pauses:
+        return {}
+    spans = {
+        "nodes": [node for node, _ in pauses],
+        "begins": [each.begin for _, each in pauses],
+        "ends": [each.end for _, each in pauses],
+    }
+    return {(src, dst, kind): delay_s for src, dst, kind, delay_s in run.rows(_UNHELD, spans)}
 
 
 _WAITS = (
@@ -267,6 +299,17 @@ _WAITS = (
     "WHERE w.since_s >= 0 AND w.until_s > w.since_s GROUP BY ALL ORDER BY w.until_s, w.node"
 )
 _ARRIVED = "SELECT src, dst, nbytes, sent_s, arrived_s FROM messages WHERE arrived_s IS NOT NULL"
+_LOST = (
+    "SELECT w.node, w.since_s, m.src, m.fate, min(m.sent_s) FROM waits w JOIN messages m ON w.ended = 'gone' "
+    "AND m.dst = w.node AND m.round = w.round AND m.step = w.step AND m.kind = w.kind AND m.arrived_s IS NULL "
+    "AND m.sent_s < w.until_s GROUP BY ALL ORDER BY min(m.sent_s) DESC"
+)
+_UNHELD = (
+    "WITH pauses AS (SELECT unnest($nodes) AS dst, unnest($begins) AS begin_s, unnest($ends) AS end_s) "
+    "SELECT m.src, m.dst, m.kind, median(m.arrived_s - m.sent_s) FROM messages m "
+    "WHERE m.arrived_s IS NOT NULL AND m.dst IN (SELECT dst FROM pauses) AND NOT EXISTS (FROM pauses p "
+    "WHERE p.dst = m.dst AND p.begin_s < m.arrived_s AND p.end_s > m.sent_s) GROUP BY m.src, m.dst, m.kind"
+)
 _STARVED = "SELECT node, round, min(value) FROM metrics WHERE name = 'train_cpu_s' AND node IS NOT NULL GROUP BY ALL"
 _GONE = (
     "SELECT node, CAST(details->>'peer' AS INTEGER) AS peer, min(at_s) FROM events WHERE kind = 'gone' "

@@ -181,7 +181,10 @@ def _judged(result: Json) -> dict[str, str]:
 def _times(result: Json) -> dict[str, str]:
     """Return texts on what the run's time was spent on, and on the length of rounds; empty if that is unknown."""
     spent = result.get("time")
-    return {} if spent is None else {"time": spent["text"], "a round": round_words(spent)}
+    if spent is None:
+        return {}
+    told = {"time": spent["text"], "a round": round_words(spent)}
+    return {key: text for key, text in told.items() if text}
 
 
 def _took(result: Json) -> str:

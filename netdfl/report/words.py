@@ -264,8 +264,13 @@ def part_rows(spent: Json) -> list[list[str]]:
 
 
 def round_words(spent: Json) -> str:
-    """Return the length of rounds as text: `1.05 s at the median, 31 s at most (round 3); a deadline of 2 s`."""
+    """Return the length of rounds as text: `1.05 s at the median, 31 s at most (round 3); a deadline of 2 s`.
+
+    Empty if no round ended.
+    """
     lengths = [value for value in spent["rounds"]["median_s"] if value is not None]
+    if not lengths:
+        return ""
     longest = max((value, -round) for round, value in enumerate(spent["rounds"]["longest_s"]) if value is not None)
     limits = [value for value in spent["rounds"]["deadline_s"] if value is not None]
     words = f"{seconds(median(lengths))} at the median, {seconds(longest[0])} at most (round {-longest[1]})"
@@ -282,5 +287,7 @@ NO_TIME = "Rounds took no virtual time: the scenario has neither compute time no
 
 def say_rounds(spent: Json) -> str:
     """Return the length of rounds as a sentence, in the words of `round_words`; another if no virtual time passed."""
+    if not spent["rounds"]["longest_s"]:
+        return "No node ended a round."
     passed = any(spent["rounds"]["longest_s"])
     return f"A round took {round_words(spent)}." if passed else f"{NO_TIME}."

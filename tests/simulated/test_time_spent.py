@@ -99,3 +99,50 @@ def test_a_run_that_stands_still_says_who_it_waited_for_at_the_end(tmp_path: Pat
     assert "1.05 s at the end, in which node 0 waited in vain and no node went on" in found["text"]
     assert (found["behind"], found["rest_s"]) == ([], 0)
     assert found["end_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            RING + TEN + NO_DEADLINE + "events: [{at: 1020ms, for: 20s, pause: 3}]\n",
+            "30.5 s: 20 s waiting for node 3, which was paused, 10 s of compute, 500 ms on links",
+        ),
+        (
+            STAR + TEN + NO_DEADLINE + "events: [{at: 20ms, for: 20s, pause: 2}]\n",
+            "31 s: 20 s waiting for node 2, which was paused, 10 s of compute, 1 s on links",
+        ),
+        (
+            STAR + TEN + NO_DEADLINE + "events: [{at: 2220ms, for: 5s, pause: 2}]\n",
+            "16 s: 10 s of compute, 4.97 s waiting for node 2, which was paused, 1 s on links",
+        ),
+    ],
+    ids=["of a ring", "of a star, at the beginning", "of a star"],
+)
+def test_a_message_that_came_in_a_pause_of_its_receiver_was_not_on_a_link_since(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    found = spent(tmp_path, text)
+    assert found["text"] == told
+    assert found["rest_s"] == pytest.approx(0)
+
+
+def test_a_lost_message_is_told_as_lost_until_its_sender_crashed(tmp_path: Path) -> None:
+    """Node 1 crashes long after its message was lost; nobody believed that it was gone before."""
+    events = "events: [{at_round: 1, drop: 1->0}, {at: 15s, crash: 1}]\n"
+    found = spent(tmp_path, RING + TEN + NO_DEADLINE + "delivery: plain\n" + events)
+    assert found["behind"] == []
+    assert found["lost_s"] == pytest.approx(15 - 2.05)
+    assert " s for messages of node 1 that were lost" in found["text"]
+
+
+def test_a_run_in_which_nobody_ended_a_round_says_who_waited_in_vain(tmp_path: Path) -> None:
+    """The run goes on until the partition begins, since that might end the stall."""
+    events = "events: [{at_round: 0, link: all, loss: 1}, {at: 4s, for: 1s, partition: [[0], [1]]}]\n"
+    two = FLEET.replace("nodes: 4", "nodes: 2") + RING.replace("ring", "full") + TEN
+    ran = run(loads(two + NO_DEADLINE + "delivery: plain\n" + events), out=tmp_path / "run")
+    found = ran.result["time"]
+    vain = "3 s at the end, in which nodes 0 and 1 waited in vain and no node went on"
+    assert found["text"] == f"4 s: {vain}, 1 s of compute"
+    assert (found["rounds"]["median_s"], round_words(found)) == ([], "")
+    assert "No node ended a round." in (tmp_path / "run" / "report.html").read_text()

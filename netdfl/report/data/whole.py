@@ -89,7 +89,8 @@ def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], o
 def _round_times(run: Run) -> Made | None:
     """Return the length of each round and the deadline for waits that applied in it, as in `result.json`."""
     spent = run.result.get("time") if run.finished else None
-    return None if spent is None else {key: shorten(values) for key, values in spent["rounds"].items()}
+    rounds = {} if spent is None else spent["rounds"]
+    return {key: shorten(values) for key, values in rounds.items()} if rounds.get("median_s") else None
 
 
 def _partition(run: Run) -> Made | None:
