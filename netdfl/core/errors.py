@@ -5,6 +5,7 @@ NetdflError
 │   ├── ScenarioError           a list of `Problem`s, each with file, line, column and remedy
 │   ├── DatasetError            data missing, damaged, or not to be had
 │   ├── OwnPartError            a user's own part that does not do what its kind has to
+│   │   └── UnsendableError     a payload whose metadata can't be encoded
 │   └── MachineError            a port in use, a privilege or a device missing
 ├── MessageError                a received message that is refused, with the reason
 │   ├── MalformedMessage        does not decode, fails its checksum, has absurd contents
@@ -98,6 +99,10 @@ class OwnPartError(InputError, ValueError):
         """Describe the wrong behavior of the user's component (`what`) and the remedy."""
         super().__init__(f"{what}, {remedy}" if remedy else what)
         self.what, self.remedy = what, remedy
+
+
+class UnsendableError(OwnPartError, TypeError):
+    """The error for a payload with metadata that can't be encoded."""
 
 
 class MachineError(InputError):

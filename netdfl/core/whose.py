@@ -12,7 +12,8 @@ import site
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -42,15 +43,43 @@ def named(module: ModuleType) -> None:
 def theirs(error: BaseException, where: str = "") -> OwnCodeError | None:
     """Return an OwnCodeError for an error that a user's own code raised at `where`; None if netdfl raised it.
 
-    The error's `__cause__` is the exception of that code.
+    The error's `__cause__` is the exception of that code. An interrupt is nobody's mistake, whatever line it hit; an
+    OwnCodeError is returned as it is.
     """
-    for each in _leaves(error):
+    raised = list(_leaves(error))
+    if any(isinstance(each, KeyboardInterrupt) for each in raised):
+        return None
+    for each in raised:
+        if isinstance(each, OwnCodeError):
+            return each
         if isinstance(each, OwnPartError):
             return _because(OwnCodeError(f"{where}{each.what}"), each)
         place = "" if isinstance(each, NetdflError) else own_place(each)
         if place:
             return _because(OwnCodeError(f"{where}your own code raised {named_error(each)} ({place})"), each)
     return None
+
+
+@contextmanager
+def telling_theirs(where: Callable[[], str]) -> Iterator[None]:
+    """Raise whatever a user's own code raises in the `with` block, even SystemExit, as an OwnCodeError.
+
+    `where` returns the beginning of its text. Other errors, and interrupts, pass as they are.
+    """
+    try:
+        yield
+    except BaseException as error:
+        told = theirs(error, where())
+        if told is None or told is error:
+            raise
+        raise told from told.__cause__
+
+
+def misgiven(part: object, method: str, gave: str, remedy: str) -> OwnPartError:
+    """Return the error for what a method of a user's part returned (`gave`, in words), with the place of the method."""
+    kind = type(part)
+    place = defined_at(getattr(kind, method, kind)) or defined_at(kind)
+    return OwnPartError(f"{kind.__name__} returned {gave} from {method}: {remedy}" + f" ({place})" * bool(place))
 
 
 def _because(told: OwnCodeError, raised: BaseException) -> OwnCodeError:
@@ -74,15 +103,36 @@ def without_home(text: str) -> str:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error; of a group, each error in it, and then the group itself, which a user's code may have made."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _leaves(each)
-    else:
-        yield error
+    yield _unwrapped(error)
+
+
+class CarriedError(Exception):
+    """An error whose cause is one that must not be raised where a coroutine waits, such as SystemExit."""
+
+
+def carried(error: BaseException) -> BaseException:
+    """Return an error that a future can pass on, and that ends no loop, for `error`; an interrupt is left as it is."""
+    if isinstance(error, Exception | KeyboardInterrupt) and not isinstance(error, StopIteration):
+        return error
+    found = CarriedError(f"{type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """Return the error that a generator, a coroutine or a future has made the cause of another one, else `error`."""
+    cause = error.__cause__
+    made = type(error) is RuntimeError and isinstance(cause, StopIteration | StopAsyncIteration)
+    return cause if cause is not None and (made or isinstance(error, CarriedError)) else error
 
 
 def own_place(error: BaseException) -> str:
     """Return `file:line` of the last line of a user's code in the traceback that netdfl called; empty if none."""
+    error = _unwrapped(error)
     if isinstance(error, SyntaxError) and error.filename and _owner(error.filename) == "user":
         return f"{error.filename}:{error.lineno}"
     return _last_own(traceback.walk_tb(error.__traceback__))

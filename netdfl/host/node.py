@@ -35,7 +35,7 @@ from netdfl.core.control import (
 from netdfl.core.errors import NetdflError, RunError, TrainingError
 from netdfl.core.fates import FOREIGN
 from netdfl.core.types import Message, NodeId, Scalar, View
-from netdfl.core.whose import theirs
+from netdfl.core.whose import telling_theirs, theirs
 from netdfl.diagnosis.account import Account, Flying, give_account, stack_of
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.outgoing import MOST_KEPT, OutgoingMessages
@@ -163,9 +163,10 @@ class NodeHost:
         self.started.set()
 
     async def live(self) -> None:
-        """Run every remaining round. Raises TrainingError or RunError."""
+        """Run every remaining round. Raises TrainingError or RunError, also where a user's own code raised."""
         try:
-            await self.gate.run(self.node.run())
+            with telling_theirs(lambda: f"round {self.round}: "):
+                await self.gate.run(self.node.run())
         finally:
             if came := self.door.digests:
                 self.parts.journal.event(self.clock.now_ns(), self.id, self.round, "came", digests=came)

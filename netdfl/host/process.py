@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netdfl.core.control import EVALUATOR, Broke, Bye, Crashed, Evaluate, Evaluated, Hello, Order, Report, Stop
-from netdfl.core.errors import InputError, NetdflError, TransportError
+from netdfl.core.errors import InputError, NetdflError, OwnCodeError, TransportError
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId, Role
-from netdfl.core.whose import theirs
+from netdfl.core.whose import telling_theirs
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
 from netdfl.host.living import LivingNode, NodeConfig
@@ -254,9 +254,9 @@ class Evaluator:
         stopped = asyncio.create_task(self.attendance.dismissed())
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if work.done() and (failed := work.exception()) is not None:
-            if (told := theirs(failed)) is None:
+            if not isinstance(failed, OwnCodeError):
                 raise failed
-            self.attendance.report(Broke(0, 0, str(told)))
+            self.attendance.report(Broke(0, 0, str(failed)))
         assert self.attendance.control is not None
         await self.attendance.control.aclose()
         work.cancel()
@@ -272,7 +272,8 @@ class Evaluator:
         while True:
             order = await self.queue.get()
             paths = {node: snapshot_path(self.directory, order.round, node) for node in order.nodes}
-            figures = await asyncio.to_thread(judge_files, self.blueprint, paths)
+            with telling_theirs(str):
+                figures = await asyncio.to_thread(judge_files, self.blueprint, paths)
             self.attendance.report(Evaluated(order.round, figures))
             for path in paths.values():
                 path.unlink(missing_ok=True)

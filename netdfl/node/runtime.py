@@ -19,7 +19,7 @@ from netdfl.algorithms.base import AS_THEY_ARE, Algorithm, LocalRound, NodeState
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
+from netdfl.core.errors import MessageError, NotFiniteError, TrainingError, UnsendableError
 from netdfl.core.fates import OVERLOADED
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import (
@@ -36,7 +36,7 @@ from netdfl.core.types import (
     as_step,
     unicasts,
 )
-from netdfl.core.whose import own_place
+from netdfl.core.whose import misgiven, own_place
 from netdfl.mixing.base import MeteredMixing
 from netdfl.node.asking import StatusQueries
 from netdfl.node.background import MOST_WAITING, BackgroundSends
@@ -196,7 +196,9 @@ class Node:
         """Return the number of exchanges of messages in a round, which the mixing decides."""
         num_steps, draws = self.algorithm.mixing.num_steps, self._draws
         num_steps = num_steps if draws is None else draws.drawing(num_steps, view.round)
-        steps = int(num_steps(view.round, view))
+        steps = _whole(found := num_steps(view.round, view))
+        if steps is None:
+            raise misgiven(self.algorithm.mixing, "num_steps", repr(found)[:80], "return an int of 0 or more")
         self._steps = {view.round: steps}
         return steps
 
@@ -210,7 +212,13 @@ class Node:
 
     def weight_of(self, state: NodeState) -> float:
         """Return the push-sum weight of `state`; 1 in methods without weights."""
-        return 1.0 if self.algorithm.family == "server" else float(self.algorithm.mixing.weight(state.mixing))
+        if self.algorithm.family == "server":
+            return 1.0
+        found = self.algorithm.mixing.weight(state.mixing)
+        try:
+            return float(found)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise misgiven(self.algorithm.mixing, "weight", repr(found)[:80], "return a float") from error
 
     @property
     def held_weight(self) -> float | None:
@@ -323,7 +331,11 @@ class Node:
             outboxes[Kind.NOTICE] = dict.fromkeys(sorted(without), NOTHING)
         self._held -= weight_in(outbox.values()) if self.mailbox.keep_late else 0.0
         multicasts = [Multicast.first(self.id, kind, self.epoch, at, each) for kind, each in outboxes.items() if each]
-        await self.transport.send(multicasts)
+        try:
+            await self.transport.send(multicasts)
+        except UnsendableError as error:
+            gave = "a payload that can't be sent"
+            raise misgiven(self.algorithm.mixing, "outgoing", gave, str(error)) from error
         self.next_step = as_step((view.round, step + 1))
 
     def _is_step_done(self, peer: NodeId, step_id: StepId) -> bool:
@@ -449,3 +461,12 @@ class Node:
             figures |= self._counting.figures(state.mixing)
         self.recorder.metrics(now, self.id, view.round, figures)
         await self.hooks.end_round(state, view, weight)
+
+
+def _whole(found: object) -> int | None:
+    """Return the whole number of 0 or more that `found` is; None if it is none."""
+    try:
+        whole = int(found)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return whole if whole >= 0 and whole == found else None

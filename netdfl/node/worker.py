@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from netdfl.core.whose import carried
 from netdfl.training.alone import CallOutcome
 
 T = TypeVar("T")
@@ -149,7 +150,7 @@ def settle(done: asyncio.Future[Any], result: object = None, error: BaseExceptio
     if error is None:
         done.set_result(result)
     else:
-        done.set_exception(error)
+        done.set_exception(carried(error))
 
 
 def _outcome(function: Callable[[], object]) -> tuple[object, BaseException | None]:

@@ -46,7 +46,7 @@ def supervise(
     began = time.monotonic()
     try:
         return world.run(supervisor.run, supervisor.interrupt)
-    except Exception as error:
+    except BaseException as error:
         known: Exception | None = theirs(error) if supervisor.fleet.start_ns is not None else None
         known = known or (error if isinstance(error, NetdflError) else None)
         if known is None and is_of_memory(error) and supervisor.fleet.start_ns is not None:

@@ -131,6 +131,7 @@ class Supervisor:
         self.interrupted = self.stopping = False
         self._showing = StatusReporter(fleet, self.stalls, show)
         self._awaited: NodeId = 0
+        self._last_words: dict[tuple[NodeId, int], str] = {}  # by node and start of its process
         if fleet.schedule:
             directory.write_events([event.to_json() for event in fleet.schedule])
 
@@ -337,6 +338,7 @@ class Supervisor:
                 self._mirror(node, report)
                 return
             case Happened():
+                self._on_failure(node, report)
                 self.fleet.store.event(report.at_ns, node, report.round, report.kind, **report.details)
                 self.fleet.note(f"node {node}, round {report.round}: {report.details.get('reason', report.kind)}")
         self.fleet.changed.set()
@@ -396,6 +398,8 @@ class Supervisor:
             fleet.broke(RunError(f"node {node} broke: {how.words}"))
             return
         end = {"reason": how.lost} if how.lost else {"signal": how.signal, "exit_code": how.code}
+        if (said := self._last_words.get((node, how.epoch))) is not None and not how.lost:
+            end["reason"] = said
         fleet.store.event(fleet.now_ns(), node, status.round, "died", **end)
         fleet.note(f"node {node} died in round {status.round}: {how.reason}")
         fleet.tell_gone(node, how.reason)
@@ -409,6 +413,14 @@ class Supervisor:
             fleet.status.nodes[hello.node].pid = hello.pid or None
         if hello.epoch and fleet.start_ns is not None:
             self.restarts.attends(hello)
+
+    def _on_failure(self, node: NodeId, failure: Happened) -> None:
+        """Take down in which round and by what error a node fails: it has reported no progress since a while ago."""
+        status = self.fleet.status.nodes[node]
+        if failure.round > status.round:
+            self._stands(node, failure.round, status.loss)
+        if failure.kind == "failed":
+            self._last_words[node, self.fleet.epochs[node]] = str(failure.details.get("reason", ""))
 
     def _on_progress(self, node: NodeId, progress: Progress) -> None:
         """Record the progress of a node."""

@@ -8,15 +8,20 @@ from typing import TypeAlias
 from netdfl.core.process import cores
 from netdfl.core.types import Scalar
 
-CallOutcome: TypeAlias = tuple[object, Exception | None]
+CallOutcome: TypeAlias = tuple[object, BaseException | None]
 """The return value of a call, or the error that it raised."""
 
 
 def outcome_of(call: Callable[[], object]) -> CallOutcome:
-    """Run `call`; return (its result, None), or (None, the exception that it raised)."""
+    """Run `call`; return (its result, None), or (None, the exception that it raised), even SystemExit.
+
+    An interrupt passes.
+    """
     try:
         return call(), None
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return None, error
 
 

@@ -158,7 +158,9 @@ class Service:
             steps = requests.send(None)  # type: ignore[arg-type]
         except StopIteration as end:
             return {place: (end.value, None)}
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return {place: (None, error)}
         like = likeness(steps) if isinstance(steps, LocalSteps) else None
         if like is None or not isinstance(steps, LocalSteps):
@@ -213,7 +215,9 @@ def _together(group: Sequence[PendingRound], model: StackedModel) -> dict[int, C
     """Return the results of similar local rounds, computed together with a row of each matrix for each node."""
     try:
         found = run_stacked([each.steps for each in group], model)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return {each.place: (None, error) for each in group}
     return {
         each.place: (None, ran) if isinstance(ran, Exception) else outcome_of(partial(alone, each.requests, ran))

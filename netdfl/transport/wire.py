@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgpack
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from netdfl.core.errors import ForeignMessage, MalformedMessage, OversizedMessage
+from netdfl.core.errors import ForeignMessage, MalformedMessage, OversizedMessage, UnsendableError
 from netdfl.core.types import ITEM_BYTES, Array, Kind, Message, NodeId, Payload, Scalar
 
 Listing: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
@@ -192,8 +192,14 @@ class FrameWriter:
 
     @staticmethod
     def packed(meta: Mapping[str, Scalar], listing: Listing) -> bytes:
-        """Return the encoded metadata of a body: its key-value pairs, and the listing of its arrays."""
-        packed: bytes = msgpack.packb((meta, listing), default=_plain)
+        """Return the encoded metadata of a body: its key-value pairs, and the listing of its arrays.
+
+        Raises UnsendableError.
+        """
+        try:
+            packed: bytes = msgpack.packb((meta, listing), default=_plain)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise error if isinstance(error, UnsendableError) else UnsendableError(f"metadata: {error}") from error
         return packed
 
 
@@ -401,7 +407,7 @@ def _bare(listing: Listing) -> bytes:
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(
+    raise UnsendableError(
         f"metadata holds {value!r} of {type(value).__name__}; numbers of 64 bits, strings, lists and maps travel"
     )
 

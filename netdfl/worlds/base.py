@@ -23,6 +23,7 @@ from netdfl.core.interrupts import InterruptHandler, ending_signals, outside_loo
 from netdfl.core.process import few_collections
 from netdfl.core.renamed import renamed
 from netdfl.core.types import Json, NodeId, PeerMessage
+from netdfl.core.whose import theirs
 from netdfl.record.base import Recorder, Store
 from netdfl.record.directory import RunDirectory
 from netdfl.scenario.model.schema import Scenario
@@ -228,7 +229,7 @@ class BackgroundTasks:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._broke(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            self._broke(error if isinstance(error, Exception) else theirs(error) or RuntimeError(repr(error)))
 
 
 _OBJECTS = 20_000

@@ -188,6 +188,14 @@ def test_what_a_node_reports_is_taken(desk: Desk) -> None:
     assert [kind for _, kind, _ in desk.rows] == ["crash", "failed"]
 
 
+def test_a_node_that_fails_has_died_in_the_round_that_it_named_and_by_its_error(desk: Desk) -> None:
+    desk.fleet.start_ns = 1
+    desk.tell(Happened(0, 3, "failed", {"reason": "TypeError: x"}))
+    desk.supervisor.exited(1, Exit(0, 1))
+    assert desk.fleet.status.nodes[1].round == 3
+    assert desk.rows[-1] == (1, "died", {"signal": None, "exit_code": 1, "reason": "TypeError: x"})
+
+
 def test_a_life_ends_once_and_writes_so_many_files(desk: Desk) -> None:
     desk.tell(crash(0), crash(0), *[Happened(0, 0, "failed", {"reason": "x"})] * 3)
     assert desk.refused == [("malformed", 1)] * 3

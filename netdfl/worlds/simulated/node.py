@@ -141,10 +141,7 @@ class SimulatedNode:
             code = self.host.fail(error)
             self._leave()
             self._context.news.exited(self.id, Exit(self.host.life.epoch, code))
-        except Exception as error:
-            told = self.host.told(error)
-            if told is error:
-                raise
+        except OwnCodeError as told:
             raise OwnCodeError(f"node {self.id}: {told}") from told.__cause__
 
     def _crash(self) -> None:

@@ -31,6 +31,7 @@ from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.process import freed_kept
 from netdfl.core.rng import Streams, kept_streams, seed_streams
 from netdfl.core.types import MessageId, NodeId, Payload, PeerMessage
+from netdfl.core.whose import theirs
 from netdfl.diagnosis.account import Account, WaitInBrief, stack_of, wait_in_brief
 from netdfl.host.blueprint import Blueprint, make_algorithm
 from netdfl.host.injection import FaultInjection
@@ -183,6 +184,8 @@ class SimulatedWorld(VirtualWorld):
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """End the run with the error of a callback, which asyncio would only print."""
         error = context.get("exception")
+        if isinstance(error, BaseException) and not isinstance(error, Exception):
+            error = theirs(error) or error
         if isinstance(error, Exception) and "handle" in context:
             self.news.broke(error)
         else:
