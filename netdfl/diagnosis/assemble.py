@@ -294,6 +294,8 @@ class _Fleet:
         event = event if outage is None else outage.event
         passes_ns = None if self.is_shut(edge) else self.schedule.passes_ns(copies[1:], self.at_ns)
         in_vain = passes_ns != self.at_ns
+        later_ns = passes_ns if in_vain else None
+        stay = all(self.schedule.ends_ns(node, self.at_ns) is None for node in edge)
         return AwaitedMessage(
             AwaitedFate.LOST,
             reason,
@@ -302,8 +304,9 @@ class _Fleet:
             notice=id.kind is Kind.NOTICE,
             kept=id.incarnation == self.accounts[edge[0]].epoch and edge[0] not in self.down,
             in_vain=in_vain,
-            passes_ns=passes_ns if in_vain else None,
-            outage_ns=self.came_back_ns(edge, sent_ns) - sent_ns,
+            passes_ns=later_ns,
+            passes_for_good=later_ns is not None and stay and self.schedule.passes_for_good(copies[-1], later_ns),
+            outage_ns=(self.came_back_ns(edge, sent_ns) if later_ns is None else later_ns) - sent_ns,
             event=None if event == BY_LINKS else event,
         )
 
@@ -336,7 +339,8 @@ class _Fleet:
         reason = LOST_BY_RESTART if returned else NO_REASON
         if not returned and len(count.dropped) == 1:
             reason = reason_of_loss(*count.dropped)
-        return self.lost(edge, MessageId(id.kind, lives[-1], id.at, id.part, 0), self.at_ns, reason)
+        found = self.lost(edge, MessageId(id.kind, lives[-1], id.at, id.part, 0), self.at_ns, reason)
+        return replace(found, passes_for_good=False)  # it is not known since when it is lost
 
     def lives(self, node: NodeId) -> bool:
         """Return whether `node` is up, or will return."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.tables import lazy_module
@@ -27,6 +28,7 @@ else:
     nx = lazy_module("networkx")
 
 
+_MOST_LATER = 8
 BY_LINKS = -1
 """A value in place of the number of an event that loses a message: the scenario's `links` lose it, not an event."""
 
@@ -151,6 +153,18 @@ class Outages:
         """Return the first time from `now_ns` on at which one of the messages `copies` could arrive; None: never."""
         later = (at_ns for at_ns, _ in self._by_clock if at_ns > now_ns)
         return next((ns for ns in (now_ns, *later) if not all(self.is_lost(copy, ns) for copy in copies)), None)
+
+    def passes_for_good(self, message: Transit, since_ns: int) -> bool:
+        """Return whether the schedule does not surely lose `message` whenever it is sent from `since_ns` on.
+
+        False, too, where its link changes so often later that it is not looked at each time.
+        """
+        edge = (message.src, message.dst)
+        changes = (
+            at_ns for at_ns, e in self._by_clock if at_ns > since_ns and any(edge in block for block in e.blocks)
+        )
+        later = list(islice(changes, _MOST_LATER + 1))
+        return len(later) <= _MOST_LATER and not any(self.is_lost(message, at_ns) for at_ns in (since_ns, *later))
 
     def is_lost(self, message: Transit, now_ns: int) -> bool:
         """Return whether `message` would certainly be lost if it were sent at `now_ns`."""

@@ -83,7 +83,8 @@ def _sent_again(snapshot: Snapshot, pair: Edge) -> Supply | None:
 
 
 def _can_come(awaited: AwaitedMessage) -> bool:
-    return awaited.fate is AwaitedFate.LOST and awaited.kept and not awaited.in_vain
+    """Return whether a copy of a lost message would come: sent now, or once its link carries messages again."""
+    return awaited.fate is AwaitedFate.LOST and awaited.kept and (not awaited.in_vain or awaited.passes_for_good)
 
 
 def _acknowledged(snapshot: Snapshot, pair: Edge) -> Supply | None:

@@ -98,6 +98,7 @@ class AwaitedMessage:
         kept: whether its sender still has it.
         in_vain: whether each copy of it would be lost too.
         passes_ns: when a copy would pass again; None: not known, or never.
+        passes_for_good: whether each later copy would pass, too.
         outage_ns: how long after it was sent all copies would have been lost.
         event: the entry of the scenario's events that lost it.
         since_ns: when it was sent, or when the link that held it came up.
@@ -112,6 +113,7 @@ class AwaitedMessage:
     kept: bool = True
     in_vain: bool = False
     passes_ns: int | None = None
+    passes_for_good: bool = False
     outage_ns: int = 0
     event: int | None = None
     since_ns: int = 0

@@ -148,10 +148,13 @@ def _comes_ns(snapshot: Snapshot, node: NodeId, wait: WaitNow, source: NodeId) -
 
 
 def _outages(snapshot: Snapshot, node: NodeId, wait: WaitNow, source: NodeId) -> Iterator[int]:
-    giver, edge = snapshot.nodes[source], snapshot.edge(*(wait.awaited[source].edge or (source, node)))
+    giver, awaited = snapshot.nodes[source], wait.awaited[source]
+    edge = snapshot.edge(*(awaited.edge or (source, node)))
     if giver.state is State.BLOCKED:
         yield LATER_NS
     if giver.state in DOWN and giver.back_ns is not None:
         yield giver.back_ns
     if edge.heals_ns is not None:
         yield edge.heals_ns
+    if awaited.passes_ns is not None:
+        yield awaited.passes_ns

@@ -267,6 +267,27 @@ def test_links_that_lose_everything_are_no_entry() -> None:
     assert fate(account(1, edges={0: edge(lost())}), schedule=always) == replace(LOST, in_vain=True)
 
 
+@pytest.mark.parametrize(
+    ("later", "good"),
+    [
+        ([], True),
+        ([CompiledEvent("set", 4, at_ns=NOW + 9, blocks=LINK, parameters={"state": "down_drop"})], False),
+        ([CompiledEvent("set", 4, at_ns=NOW + 9, blocks=LINK, parameters={"rate": 1.0})], True),
+        ([CompiledEvent("set", 4, at_ns=NOW + n, blocks=LINK, parameters={"rate": 1.0}) for n in range(6, 15)], False),
+        ([CompiledEvent("crash", 4, at_ns=NOW + 3, nodes=(1,))], False),
+        ([CompiledEvent("crash", 4, at_ns=NOW - 3, nodes=(1,))], True),
+    ],
+    ids=("nothing", "another outage", "another rate", "too many to look at", "a crash to come", "one that is over"),
+)
+def test_copies_that_a_link_loses_for_now_pass_for_good_if_nothing_is_to_come(
+    later: list[CompiledEvent], good: bool
+) -> None:
+    cut = CompiledEvent("set", 3, at_ns=50, cause=3, blocks=LINK, parameters={"state": "down_reset"})
+    over = CompiledEvent("unset", 3, at_ns=NOW + 5, cause=3, blocks=LINK)
+    found = fate(account(1, edges={0: edge(lost("down"))}), schedule=Outages([cut, over, *later]))
+    assert (found.in_vain, found.passes_ns, found.passes_for_good) == (True, NOW + 5, good)
+
+
 # answers
 
 

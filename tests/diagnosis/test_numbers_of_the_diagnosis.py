@@ -72,7 +72,7 @@ DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
     (
         snapshot.AwaitedMessage,
         {"fate": snapshot.AwaitedFate.UNSENT, "kept": True, "since_ns": 0}
-        | dict.fromkeys(("resent", "replaced", "notice", "in_vain"), False),
+        | dict.fromkeys(("resent", "replaced", "notice", "in_vain", "passes_for_good"), False),
     ),
     (snapshot.Snapshot, {"detector": "none"}),
     (

@@ -29,7 +29,7 @@ from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, Node
 
 SECOND = 10**9
 RUNS = is_(9, State.RUNNING)
-PLAIN, COPY = (DEADLINE, SKIP), (DEADLINE, RESEND, ANSWERED, SKIP)
+PLAIN, COPY, LATE = (DEADLINE, SKIP), (DEADLINE, RESEND, ANSWERED, SKIP), (DEADLINE, RESEND, SKIP)
 
 
 def offered(*nodes: NodeNow, **more: Any) -> tuple[str, ...]:
@@ -43,8 +43,11 @@ def offered(*nodes: NodeNow, **more: Any) -> tuple[str, ...]:
     [
         ({}, COPY),
         ({"in_vain": True}, PLAIN),
+        ({"in_vain": True, "passes_ns": 9 * SECOND}, PLAIN),
+        ({"in_vain": True, "passes_ns": 9 * SECOND, "passes_for_good": True}, COPY),
+        ({"in_vain": True, "passes_ns": 9 * SECOND, "passes_for_good": True, "outage_ns": 99 * SECOND}, LATE),
         ({"kept": False}, PLAIN),
-        ({"notice": True}, (DEADLINE, RESEND, SKIP)),
+        ({"notice": True}, LATE),
     ],
 )
 def test_copies_are_offered_where_they_would_do_for_each_message(
