@@ -105,7 +105,7 @@ def facts(wanted: Json) -> dict[str, Any]:
         "disk_free_bytes": shutil.disk_usage(tempfile.gettempdir()).free,
         "temporary": tempfile.gettempdir(),
         "open_files": _open_files(),
-        "listens": _listens(str(wanted.get("listen", "127.0.0.1"))),
+        "listens": _unheard(str(wanted.get("listen", "127.0.0.1"))),
         "taken": {each: why for each in wanted.get("addresses", ()) if (why := _taken(each))},
         "names": {name: _address(name) for name in wanted.get("names", ())},
         "datasets": {name: _has_dataset(name) for name in wanted.get("datasets", ())},
@@ -141,13 +141,20 @@ def _taken(where: str) -> str:
     """Return why a node can't listen at `where` (`host:port`); empty if it can, or if that is another machine."""
     host, _, port = where.rpartition(":")
     address = _address(host.strip("[]"))
-    return _listens(address, int(port)) if address and not _listens(address) else ""
+    return _unheard(address, int(port)) if address and not _unheard(address) else ""
 
 
-def _listens(address: str, port: int = 0) -> str:
+def why_unheard(host: str, port: int) -> str:
+    """Return the reason why no process of this machine can listen at `host` on `port`; empty if one can."""
+    address = _address(host.strip("[]"))
+    return _unheard(address, port) if address else f"the name {host} has no address here"
+
+
+def _unheard(address: str, port: int = 0) -> str:
     """Return the reason why no process can listen at `address` on `port` (0: any); empty if one can."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended is in no way
             tried.bind((address, port))
             tried.listen()
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Broke, Crashed, Happened, Peers, Progress, Report, Start
-from netdfl.core.errors import TransportError
+from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId
@@ -20,6 +20,7 @@ from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
 from netdfl.diagnosis.watch import Pace
 from netdfl.host.blueprint import Blueprint
+from netdfl.host.facts import why_unheard
 from netdfl.host.living import LivingNode, NodeConfig
 from netdfl.host.network import Endpoint
 from netdfl.host.node import EXIT_DISK
@@ -84,6 +85,8 @@ def say_what_is_missing(blueprint: Blueprint) -> None:
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
     stopping = _StopSignals()
     start = StartNegotiation(request, scenario_hash(request.scenario), blueprint.schedule, blueprint.versions)
+    if why := why_unheard(request.host, request.port):  # before the others are waited for, which may take long
+        raise MachineError(f"node {request.node} can't listen on {request.host}:{request.port} ({why}): choose another")
     try:
         beginning = await start.find_beginning()
         await start.certify(beginning.life.epoch)

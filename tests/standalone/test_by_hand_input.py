@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, MachineError
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.collect import collect, find_parts
 from netdfl.standalone.credentials import write_credentials
+from netdfl.standalone.node import live
 from netdfl.standalone.record import NODE_FILE, NodeRecord, NodeStage
 from netdfl.standalone.request import make_request, read_peers, split_address
 
@@ -52,6 +54,13 @@ def test_what_is_written_is_what_is_asked_for(tmp_path: Path) -> None:
     assert asked.first == 0
     assert asked.directory.is_dir()
     assert request(tmp_path).start_timeout_ns == 60_000_000_000
+
+
+def test_a_port_in_use_is_named_before_others_are_waited_for(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(MachineError, match=rf"^node 1 can't listen on {listen} \(Address already in use\): choose"):
+            live(request(tmp_path, peers={0: "localhost:1", 1: listen}, listen=listen))
 
 
 @pytest.fixture
