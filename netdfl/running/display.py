@@ -87,5 +87,5 @@ class AnnouncingDisplay:
 def _turns(change: LinkChange) -> list[Announcement]:
     turns = [Announcement(change.begin, False, change.by_round, f"{change.words} ({change.when})")]
     if change.end is not None:
-        turns.append(Announcement(change.end, True, change.by_round, f"{change.entry} {change.where} is over"))
+        turns.append(Announcement(change.end, True, change.by_round, f"{change.name} is over"))
     return turns

@@ -32,6 +32,38 @@ def test_changes_by_rounds_and_of_nodes() -> None:
     assert found == [("1s to 3s", "node 3: uplink x0.5"), ("round 4 to 5", "link 0--1: loss 1.0")]
 
 
+def test_rules_are_told_as_a_scenario_writes_them_without_defaults() -> None:
+    rules: dict[str, tuple[str, object, str]] = {
+        "a rate": ("rate", {"kind": "serial", "rate": "2000000bit", "burst": "0B", "queue": None}, "rate 2Mbit"),
+        "a burst": ("rate", {"rate": "2500bit", "burst": "15000B"}, "rate 2.5kbit (burst 15kB)"),
+        "a loss": ("loss", {"model": "bernoulli", "probability": 0.05}, "loss 5%"),
+        "bursts": (
+            "loss",
+            {"model": "gilbert_elliott", "p": 0.02, "r": 0.3, "loss_bad": 1.0},
+            "loss gilbert_elliott (p 0.02, r 0.3)",
+        ),
+        "a mean": (
+            "latency",
+            {"dist": "exponential", "mean": "50ms", "order": "fifo"},
+            "latency exponential (mean 50ms)",
+        ),
+        "named": (
+            "loss",
+            {"model": "drop_list", "messages": [{"round": 1}, {"round": 2}]},
+            "loss drop_list (messages 2)",
+        ),
+        "none": ("loss", "none", "loss none"),
+    }
+    for key, rule, words in rules.values():
+        assert told({"at": "1s", "link": "0->1", key: rule}) == [("from 1s", f"link 0->1: {words}")]
+
+
+def test_a_change_that_is_over_is_named_by_its_values_where_others_have_its_place() -> None:
+    entries = {"at": "1s", "link": "0->1", "rate": "1Mbit"}, {"at": "1s", "partition": [["0..3"], ["4..7"]]}
+    found = link_changes(compile_events(entries, Facts(8, Streams(1), rounds=50)))
+    assert [change.name for change in found] == ["link 0->1: rate 1Mbit", "partition 0..3 | 4..7"]
+
+
 def test_what_changes_often_is_told_as_one(tmp_path: Path) -> None:
     (tmp_path / "trace").write_text("\n".join(map(str, range(1, 2000, 7))))
     trace = {"from": "0s", "to": "100s", "trace": "0->1", "file": str(tmp_path / "trace")}

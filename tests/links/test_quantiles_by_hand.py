@@ -66,8 +66,8 @@ def test_a_delays_quantiles_and_mean_are_those_of_its_distribution(name: str) ->
 )
 def test_what_can_not_vary_is_refused_from_zero_on(name: str, key: str) -> None:
     parameters = FORMULAS[name][0]
-    for value in (0, -1):
-        with pytest.raises(ValueError, match=f"latency {key} = {value} must be above 0"):
+    for value, shown in ((0, "0s"), (-1_000_000, "-1ms")):
+        with pytest.raises(ValueError, match=f"latency {key} = {shown} must be above 0"):
             getattr(latency, name)(**parameters | {key: value})
     assert getattr(latency, name)(**parameters | {key: 1}).quantile is not None
     assert latency.normal(mean=0, jitter=1).mean_ns == pytest.approx(math.sqrt(2 / math.pi))

@@ -195,7 +195,7 @@ def test_an_event_is_plain_data_without_what_says_nothing() -> None:
         "links": [[[0, 1], [3]]],
         "parameters": changes,
         "where": "0..1->3",
-        "change": "loss 0.5, latency x2, rate serial 8.0",
+        "change": "loss 0.5, latency x2, rate 8bit",
     }
     node = CompiledEvent("unset", 1, at_ns=3, nodes=(2,), entry="node")
     assert node.to_json() == {

@@ -90,7 +90,7 @@ def test_explain_shows_each_with_its_end() -> None:
     lines = [re.split(r"\s*│\s*", line)[1:-1] for line in console.export_text().splitlines() if "events[" in line]
     assert ["2.5s to 5.5s", "partition", "0..1 | 2..3", "state down_drop", "events[0]"] in lines
     assert ["0s to 7.95s, 80 times", "flap", "0->1", "state down_drop", "events[1]"] in lines
-    assert ["round 8", "link", "2->3", "latency constant 80ms", "events[2]"] in lines
+    assert ["round 8", "link", "2->3", "latency 80ms", "events[2]"] in lines
 
 
 def test_the_compiled_schedule_names_them(finished: FinishedRun) -> None:

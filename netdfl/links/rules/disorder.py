@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 
 from netdfl.core.fates import CORRUPT, FateReason
 from netdfl.core.types import Array, Message, Payload
-from netdfl.core.units import Probability, TimeNs
+from netdfl.core.units import Probability, TimeNs, format_time
 from netdfl.links.rules.base import DROPPED, DelayStage, Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import unit_uniform
 
@@ -69,7 +69,7 @@ def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reorderi
     A unit is a message, or a packet where links act on packets.
     """
     if delay <= 0:
-        raise ValueError(f"reorder delay = {delay} ns must be above 0; give a time like 10ms")
+        raise ValueError(f"reorder delay = {format_time(delay)} must be above 0; give a time like 10ms")
     return Reordering(probability, delay)
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from netdfl.core.given_files import given_text
 from netdfl.core.tables import by_name
-from netdfl.core.units import Bound, TimeNs, parse_time_ns
+from netdfl.core.units import Bound, TimeNs, format_time, parse_time_ns
 from netdfl.links.rules.base import DelayStage, LinkEvent, RoundValues, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import unit_uniform
 
@@ -42,10 +42,10 @@ class Delay:
     mean_ns: float | None = None
 
 
-def _positive(**values: float) -> None:
-    for name, value in values.items():
+def _positive(**times_ns: int) -> None:
+    for name, value in times_ns.items():
         if value <= 0:
-            raise ValueError(f"latency {name} = {value} must be above 0; for no variation write constant")
+            raise ValueError(f"latency {name} = {format_time(value)} must be above 0; for no variation write constant")
 
 
 def constant(*, delay: TimeNs) -> Delay:
@@ -59,7 +59,7 @@ def constant(*, delay: TimeNs) -> Delay:
 def uniform(*, low: TimeNs, high: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """Draw any delay from `low` to `high`, equally likely."""
     if low > high:
-        raise ValueError(f"latency low = {low} ns is above high = {high} ns; exchange them")
+        raise ValueError(f"latency low = {format_time(low)} is above high = {format_time(high)}; exchange them")
     return Delay(order == "fifo", quantile=lambda u: low + (high - low) * u, mean_ns=(low + high) / 2)
 
 

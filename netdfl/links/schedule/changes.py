@@ -12,6 +12,9 @@ APART = 4
 """The most changes of one schedule entry that are listed one by one; if an entry has more, they are listed as one."""
 
 
+_CHANGING = ("link", "node", "core")
+
+
 @dataclass(frozen=True, slots=True)
 class LinkChange:
     """A change of links for people to read, which may stand for several changes of one schedule entry.
@@ -46,6 +49,12 @@ class LinkChange:
         if self.end is None:
             return f"from {begin}"
         return begin if self.end == self.begin else f"{begin} to {format_time(self.end)}"
+
+    @property
+    def name(self) -> str:
+        """The change as text, without values unless it is named after none: `flap 0->1`, `link 0->1: loss 5%`."""
+        place = f"{self.entry} {self.where}"
+        return f"{place}: {self.what}" if self.what and self.entry in _CHANGING else place
 
     @property
     def words(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from netdfl.core.types import Edge, Json, NodeId
+from netdfl.core.units import format_time
 from netdfl.links.rules.rate import Shape
 from netdfl.links.schedule.events import STANDING, CompiledEvent, is_relative
 from netdfl.links.schedule.when import Facts, Span
@@ -170,4 +171,4 @@ def check_positive(**times_ns: int) -> None:
     """Raise ValueError for a time that is not above 0."""
     for name, value in times_ns.items():
         if value <= 0:
-            raise ValueError(f"{name} = {value} ns must be above 0; give a time like 5s")
+            raise ValueError(f"{name} = {format_time(value)} must be above 0; give a time like 5s")

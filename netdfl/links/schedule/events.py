@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from inspect import signature
 from typing import TypeGuard
 
 from netdfl.core.types import Json, NodeId
 from netdfl.links.selectors import Block
-from netdfl.links.spec import LinkPart, choose
+from netdfl.links.spec import SLOTS, LinkPart, choose, read_parameters
 
 STANDING = -1
 
@@ -142,11 +144,50 @@ def name_place(blocks: Sequence[Block], nodes: Sequence[NodeId] = (), entry: str
 
 
 def name_change(parameters: Mapping[str, object]) -> str:
-    """Return a text for changes: `state down_drop`, `latency x2`."""
-    return ", ".join(f"{name} {_value(value)}" for name, value in parameters.items())
+    """Return a text for changes: `state down_drop`, `latency x2`, `rate 2Mbit`, `loss gilbert_elliott (p 0.02, r 0.3)`.
+
+    What is at its default is left out.
+    """
+    return ", ".join(f"{name} {_value(name, value)}" for name, value in parameters.items())
 
 
-def _value(value: object) -> str:
+def _value(name: str, value: object) -> str:
+    if is_relative(value):
+        return f"x{value['scale']:g}"
     if not isinstance(value, Mapping):
         return str(value)
-    return f"x{value['scale']:g}" if "scale" in value else " ".join(map(str, value.values()))
+    row, written = SLOTS.get(name), dict(value)
+    function = None if row is None else row.table.get(str(written.pop(row.key, row.default)))
+    if row is None or function is None:
+        return " ".join(str(each) for each in value.values() if each is not None)
+    usual, read = _defaults(function), read_parameters(function, written)
+    said = {key: written[key] for key, now in read.items() if now != usual[key]}
+    model = value.get(row.key, row.default)
+    first = _figure(row.short, said.pop(row.short)) if model == row.default and row.short in said else str(model)
+    more = ", ".join(f"{key} {_figure(key, each)}" for key, each in said.items())
+    return f"{first} ({more})" if more else first
+
+
+@cache
+def _defaults(function: Callable[..., object]) -> Mapping[str, object]:
+    return {key: parameter.default for key, parameter in signature(function).parameters.items()}
+
+
+_PREFIXES = {"G": 10**9, "M": 10**6, "k": 10**3, "": 1}
+
+
+def _figure(key: str, value: object) -> str:
+    """Return a parameter of a link rule as a scenario may write it: `2Mbit` for `2000000bit`, `5%` for 0.05."""
+    if isinstance(value, list):
+        return str(len(value))
+    if key == "probability" and isinstance(value, float):
+        return f"{100 * value:.6g}%"
+    unit = next((unit for unit in ("bit", "B") if str(value).endswith(unit)), "bit" if key == "rate" else "")
+    try:
+        number = float(str(value).removesuffix(unit)) if unit else None
+    except ValueError:
+        number = None  # it has a prefix
+    if number is None:
+        return str(value)
+    prefix = next((prefix for prefix, size in _PREFIXES.items() if number >= size), "")
+    return f"{number / _PREFIXES[prefix]:.6g}{prefix}{unit}"

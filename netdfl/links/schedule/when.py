@@ -111,14 +111,17 @@ def _refuse(**given: int | None) -> None:
 def _repeat(
     first: int, to: int | None, length: int | None, every: int | None, count: int | None, end: int | None, what: str
 ) -> list[Span]:
+    def shown(value: int) -> str:
+        return format_time(value) if what == "time" else f"round {value}"
+
     for name, value in (("the beginning", first), ("for", length), ("every", every), ("to", to)):
         if value is not None and (value < 0 or (value == 0 and name in ("for", "every"))):
-            raise ValueError(f"{name} = {value} ns is not ahead; expected a positive time like 20s")
+            raise ValueError(f"{name} = {shown(value)} is not ahead; expected a positive time like 20s")
     if to is not None and to <= first:
-        raise ValueError(f"it would heal before it breaks: to = {to} is not after {first}; exchange them")
+        raise ValueError(f"it would heal before it breaks: to = {shown(to)} is not after {shown(first)}; exchange them")
     if end is not None and first >= end:
-        shown = format_time(end) if what == "time" else f"{end} rounds"
-        raise ValueError(f"it begins after the end of the run ({shown}); bring it forward, or run longer")
+        last = format_time(end) if what == "time" else f"{end} rounds"
+        raise ValueError(f"it begins after the end of the run ({last}); bring it forward, or run longer")
     if every is None:
         if count is not None:
             raise ValueError("count says how often, but not how far apart; add every: 60s")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.links.schedule.compile import ScheduleError
+from netdfl.links.selectors import is_edges, parse_edges, parse_nodes
 from netdfl.links.spec import NODE_KEYS, LinksSpec
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.checks.finding import CheckFinding
@@ -19,6 +20,7 @@ _AT_MESSAGES = "use another rule, or world.loss_layer: message"
 
 def links_mean_something(scenario: Scenario) -> Iterator[CheckFinding]:
     """Check that every entry of `links` names existing nodes and valid keys, and that its rules can be built."""
+    before: dict[object, tuple[str, Mapping[str, object]]] = {}
     for selector, entry in block(scenario.links).items():
         wrong = {key: found for key, part in entry.items() if (found := _unbuildable(key, part))}
         for key, found in wrong.items():
@@ -26,8 +28,20 @@ def links_mean_something(scenario: Scenario) -> Iterator[CheckFinding]:
         try:
             sound = {key: part for key, part in entry.items() if key not in wrong}
             LinksSpec({selector: sound}, scenario.groups, scenario.num_nodes)
+            other, said = before.setdefault(_named(selector, scenario), (selector, entry))
+            if twice := [key for key in entry if key in said and said[key] != entry[key]]:
+                what = f"{selector!r} and {other!r} are the same, with another {twice[0]} each; leave one of them out"
+                yield CheckFinding(("links", selector), what, key=True)
         except ValueError as exc:
             yield CheckFinding(("links", selector), str(exc), key=True)
+
+
+def _named(selector: str, scenario: Scenario) -> object:
+    """Return what an entry of `links` is about, and how specific it is: equal for entries that the same links have."""
+    if selector == "default" or is_edges(selector):
+        found = parse_edges(selector, scenario.groups, scenario.num_nodes)
+        return frozenset(found.blocks), found.rank
+    return parse_nodes(selector, scenario.groups, scenario.num_nodes), selector.strip().isdigit()
 
 
 def _unbuildable(key: str, part: object) -> str:
