@@ -47,6 +47,8 @@ CHAPTERS: Mapping[str, Sequence[str]] = {
         *("to_array", "to_tensor", "MalformedMessage"),
     ),
 }
+HOW_TO_READ = ("property", "cached_property", "classmethod", "staticmethod")
+"""The decorators by which a member is used in another way than as a method of an object."""
 HEAD = """# The names of `netdfl.extend`
 
 What parts of one's own are written with. [An algorithm of your own](own_algorithm.md) shows how they work together. A
@@ -101,7 +103,7 @@ def _names(node: ast.stmt) -> list[str]:
 
 def _outline(node: ast.stmt, module: Sequence[ast.stmt]) -> ast.stmt:
     if isinstance(node, ast.FunctionDef):
-        node.decorator_list = [each for each in node.decorator_list if ast.unparse(each) in ("property", "classmethod")]
+        node.decorator_list = [each for each in node.decorator_list if ast.unparse(each) in HOW_TO_READ]
         node.body = [*_text(node.body), ast.Expr(ast.Constant(...))]
     elif isinstance(node, ast.ClassDef):
         node.body = [*_text(node.body), *(_outline(each, module) for each in _members(node, module))] or [ast.Pass()]

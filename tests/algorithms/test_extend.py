@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 from pathlib import Path
@@ -26,7 +27,7 @@ from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.toy import Quadratic
 from tests.docs.test_tutorial import blocks
-from tests.public_names import CHAPTERS, PAGE, PROMISED, ROOT, page, signatures, untold
+from tests.public_names import CHAPTERS, PAGE, PROMISED, ROOT, definitions, page, signatures, untold
 
 GUIDE = ROOT / "docs" / "own_algorithm.md"
 HOMES = (bilateral, central, compressed, directed, overlap, synthetic, undirected)
@@ -37,6 +38,14 @@ def test_the_page_has_each_name_once_and_as_it_is() -> None:
     assert sorted(listed) == sorted(netdfl.extend.__all__)
     assert all(hasattr(netdfl.extend, name) for name in listed)
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.public_names writes the page"
+
+
+def test_what_the_page_shows_as_a_method_can_be_called() -> None:
+    for name, module in definitions():
+        shown = module.body[0]
+        for member in shown.body if isinstance(shown, ast.ClassDef) else ():
+            if isinstance(member, ast.FunctionDef) and not member.decorator_list:
+                assert callable(getattr(getattr(netdfl.extend, name), member.name)), (name, member.name)
 
 
 def test_no_promised_name_changes_without_a_line_in_the_changelog() -> None:
