@@ -99,6 +99,18 @@ def test_a_parameter_without_a_type_is_refused() -> None:
         model_of(untyped, "untyped")
 
 
+def test_a_parameter_may_have_any_name_that_is_no_key() -> None:
+    def noise(*, kind: str = "white", scale: float = 1.0) -> dict[str, Any]:
+        return {"kind": kind, "scale": scale}
+
+    made = model_of(noise, "noise", "name")
+    part = made.model_validate({"name": "noise", "kind": "pink"})
+    assert (part.kind, part.build()) == ("noise", {"kind": "pink", "scale": 1.0})
+    assert part.model_dump(by_alias=True) == {"name": "noise", "kind": "pink", "scale": 1.0}
+    with pytest.raises(TypeError, match="'kind' has the name of a key there"):
+        model_of(noise, "noise")
+
+
 def test_a_made_model_belongs_where_its_base_is_defined() -> None:
     """Older pydantic evaluates the types of inherited keys in the names of the model's own module."""
     made = make_model("Made", Expectation, "", {})

@@ -73,16 +73,17 @@ def model_of(function: Function, kind: str, key: str = "kind", base: type[Part] 
     """Create the pydantic model of `{key: kind, ...}`: the fields of `base` and the keyword parameters of `function`.
 
     Positional-only parameters come from the caller of `build`; a scenario does not write them. Raises TypeError for a
-    parameter without a type, or with the name of a field of `base`.
+    parameter without a type, or with the name of another key of the mapping.
     """
+    taken = {key, *base.model_fields} - ({"kind"} - {key})  # the field `kind` is written as `key`
     fields: dict[str, Definition] = {}
     parameters: dict[str, str] = {}
     for parameter in signature_of(function):
-        if parameter.name in base.model_fields or parameter.name == key:
+        if parameter.name in taken:
             raise TypeError(
                 f"{function.__qualname__}: the parameter {parameter.name!r} has the name of a key there, rename it"
             )
-        name, field = field_of(function, parameter, base)
+        name, field = field_of(function, parameter, base, base.model_fields)
         fields[name], parameters[parameter.name] = field, name
     alias = key if key != "kind" else None
     fields["kind"] = (Literal[kind], Field(kind, alias=alias, description="Which one."))

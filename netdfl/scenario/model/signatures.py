@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import keyword
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum
 from functools import cache, partial
 from types import UnionType
@@ -85,12 +85,13 @@ def _type_of(function: Function, parameter: inspect.Parameter) -> object:
 
 
 def field_of(
-    function: Function, parameter: inspect.Parameter, base: type[BaseModel] = Choice
+    function: Function, parameter: inspect.Parameter, base: type[BaseModel] = Choice, taken: Collection[str] = ()
 ) -> tuple[str, Definition]:
     """Return the pydantic field for a parameter of `function`: its name, and (type, Field).
 
     A parameter named `path` or `file` is a file, and one named `folder` is a folder, relative to the scenario's folder.
-    Where a name ends in an underscore to avoid a keyword of Python (`from_`), the scenario writes it without.
+    Where a name ends in an underscore to avoid a keyword of Python (`from_`), the scenario writes it without. `taken`
+    has names of other fields, which the scenario writes in another way.
     """
     kind = _type_of(function, parameter)
     if parameter.name in _FILES:
@@ -98,7 +99,8 @@ def field_of(
     if parameter.name == _FOLDER:
         kind = InputFolder if kind is str else kind
     written = parameter.name.rstrip("_") if keyword.iskeyword(parameter.name.rstrip("_")) else parameter.name
-    name = parameter.name + "_" if hasattr(base, parameter.name) else parameter.name
+    is_free = parameter.name not in taken and not hasattr(base, parameter.name)
+    name = parameter.name if is_free else parameter.name + "_"
     default = ... if parameter.default is parameter.empty else parameter.default
     return name, (readable(kind), Field(default, alias=written if written != name else None))
 
