@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
+from netdfl.core.errors import OwnPartError
+from netdfl.core.whose import defined_at
 from netdfl.topology.graph import Graph
 from netdfl.topology.weights import Weights, auto
 
@@ -64,7 +66,7 @@ class Topology:
         self.weights = weights
         self.base = base
         self.notes = notes
-        self._draw = lru_cache(_KEPT)(draw)
+        self._draw = lru_cache(_KEPT)(partial(_drawn, draw, num_nodes))
         first = self.graph(0)
         if connected and not self.time_varying:
             check_connected(first, "the graph")
@@ -77,6 +79,16 @@ class Topology:
     def graph(self, round: int) -> Graph:
         """Return the graph of `round`; the graphs drawn last are cached."""
         return self._draw(round // self.redraw_every if self.redraw_every else 0)
+
+
+def _drawn(draw: Callable[[int], Graph], num_nodes: int, block: int) -> Graph:
+    """Return the graph that `draw` draws for a block of rounds. Raises OwnPartError if it is none of `num_nodes`."""
+    graph: object = draw(block)
+    if isinstance(graph, Graph) and graph.num_nodes == num_nodes:
+        return graph
+    drew = f"a graph of {graph.num_nodes} nodes for {num_nodes}" if isinstance(graph, Graph) else repr(graph)[:80]
+    place = f" ({where})" if (where := defined_at(draw)) else ""
+    raise OwnPartError(f"the topology drew {drew} as block {block}{place}", f"return a Graph of {num_nodes} nodes")
 
 
 def static(graph: Graph, notes: Sequence[str] = ()) -> Topology:

@@ -10,7 +10,7 @@ import pytest
 
 import netdfl
 from netdfl.core import whose
-from netdfl.core.errors import OwnCodeError
+from netdfl.core.errors import InputError, OwnCodeError, problems_in
 from netdfl.running.judged import FinishedRun
 
 OWN = """
@@ -116,6 +116,91 @@ def test_an_error_in_a_later_round_of_a_simulated_run(how: str, tmp_path: Path) 
 @pytest.mark.parametrize("how", ["exit", *(pytest.param(how, marks=pytest.mark.soak) for how in TOLD if how != "exit")])
 def test_an_error_in_a_later_round_of_processes(how: str, tmp_path: Path) -> None:
     check_told(ran(tmp_path, how, "processes"), tmp_path, how)
+
+
+PARTS = """
+from netdfl.extend import Compressor, EncodedVector, Graph, Topology, to_array, to_tensor
+
+
+class Coder(Compressor):
+    calls = 0
+
+    def variance(self, dim):
+        return 0.5
+
+    def compress(self, x, rng):
+        Coder.calls += 1
+        if Coder.calls > 30:
+            raise ValueError("late")
+        return EncodedVector(len(x), {"x": to_array(x.clone())})
+
+    def decompress(self, encoded):
+        return to_tensor(encoded.arrays["x"]).clone()
+
+
+def coder():
+    return Coder()
+
+
+def graph(num_nodes, streams, /, *, drew: str, since: int = 4) -> Topology:
+    def draw(block):
+        num = num_nodes - (drew == "small" and block >= since)
+        if drew == "none" and block >= since:
+            return None
+        return Graph.undirected(num, [(node, (node + 1) % num) for node in range(num)])
+
+    return Topology(num_nodes, draw, directed=False, redraw_every=1)
+
+
+def time(streams, /, *, late: int | float | None):
+    def take(node, round):
+        return late if round == 3 and node == 2 else 5
+
+    return take
+"""
+
+
+def part(key: str, given: dict[str, Any], folder: Path) -> Path:
+    (folder / "own.py").write_text(PARTS)
+    scenario: dict[str, Any] = {"schema": "netdfl/1", "name": "parts", "nodes": 4, "rounds": 5, "topology": "ring"}
+    scenario |= {"algorithm": {"name": "dfedavg", "lr": 0.1}, "task": {"kind": "quadratic", "dim": 3}}
+    scenario |= {"world": {"kind": "simulated"}}
+    (scenario["world"] if key == "compute" else scenario)[key] = given
+    (folder / "s.yaml").write_text(json.dumps(scenario))
+    return folder / "s.yaml"
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "said", "line"),
+    [
+        ("compression", {"kind": "own:coder"}, "your own code raised ValueError: late", 'ValueError("late")'),
+        ("topology", {"drew": "small"}, "the topology drew a graph of 3 nodes for 4 as block 4", "def draw"),
+        ("topology", {"drew": "none"}, "the topology drew None as block 4", "def draw"),
+        *(
+            ("compute", {"late": late}, f"the compute time 'own:time' gave {late} as nanoseconds of node 2", "def time")
+            for late in (-5, None, 0.5)
+        ),
+    ],
+)
+def test_a_part_of_no_use_in_a_later_round(
+    key: str, given: dict[str, Any], said: str, line: str, tmp_path: Path
+) -> None:
+    name = {"compression": "coder", "topology": "graph", "compute": "time"}[key]
+    done = netdfl.run(part(key, {"kind": f"own:{name}", **given}, tmp_path), out=tmp_path / "run", page=False)
+    at = next(number for number, text in enumerate(PARTS.splitlines(), 1) if line in text)
+    (reason,) = done.result["reasons"]
+    assert said in reason
+    assert ("round 4: " if key == "topology" else "round 3: ") in reason or key == "compression"
+    assert reason.endswith(f"({tmp_path / 'own.py'}:{at})")
+    assert done.exit_code == 4
+
+
+@pytest.mark.parametrize(("drew", "said"), [("small", "a graph of 3 nodes for 4"), ("none", "None")])
+def test_a_graph_that_is_none_of_the_nodes_is_refused_at_once(drew: str, said: str, tmp_path: Path) -> None:
+    file = part("topology", {"kind": "own:graph", "drew": drew, "since": 0}, tmp_path)
+    with pytest.raises(InputError, match=rf"the topology drew {said} as block 0 \(.*own.py:26\)") as caught:
+        netdfl.load(file)
+    assert len(problems_in(caught.value)) == 1
 
 
 def raised_by(name: str, error: BaseException) -> BaseException:

@@ -42,6 +42,7 @@ from netdfl.compression.base import Compressor
 from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View
+from netdfl.core.whose import own_place
 from netdfl.mixing.compressed.copies import (
     Copy,
     CopyStep,
@@ -242,12 +243,14 @@ def compress(
 ) -> Payload:
     """Return C(x), with random numbers that depend on node, round, step, pass `number` and the receiver `to`, if any.
 
-    Raises TrainingError where a number is NaN or infinite.
+    Raises TrainingError where a number is NaN or infinite. What else a user's compressor raises passes.
     """
     key = (view.node, view.round, step, *to, *((number,) if number > 1 else ()))
     try:
         return pack_encoded(compressor.compress(x, streams.rng("compress", *key)), number, of)
     except ValueError as error:
+        if own_place(error) and np.isfinite(as_vector(x)).all():
+            raise
         raise TrainingError(f"can't compress: {error}") from error
 
 
