@@ -283,8 +283,9 @@ class _PathWalk:
             yield from self._on_link(src, node, sent, arrived, wait.kind)
             yield Leg(TimeUse.BEHIND, sent - wait.since, (src,), why, lag)
             return wait.since, node
-        if id(wait) in self._seen or (wait.kind == Kind.REPLY and not self._kept_waiting(src, wait.since, sent)):
-            left_at = max(wait.since, sent) if wait.kind == Kind.REPLY else None
+        is_answer = wait.kind in (Kind.REPLY, Kind.MODEL)
+        if id(wait) in self._seen or (is_answer and not self._kept_waiting(src, wait.since, sent)):
+            left_at = max(wait.since, sent) if is_answer else None
             yield from self._on_link(src, node, wait.since, arrived, wait.kind, left_at)
             return wait.since, node
         self._seen.add(id(wait))

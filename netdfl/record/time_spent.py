@@ -251,6 +251,9 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
         waits[node].append(wait)
         if deadline_s is not None:
             deadlines[wait.round].append(deadline_s)
+    for node, *row in run.rows(_FETCHES):
+        waits[node].append(TimedWait._make(((), *row)))
+        waits[node].sort(key=lambda wait: wait.until)
     starved = {(node, round): cpu_s for node, round, cpu_s in run.rows(_STARVED)}
     rounds: defaultdict[NodeId, list[EndedRound]] = defaultdict(list)
     for node, begin, end, round, train in run.rows(_ROUNDS):
@@ -297,6 +300,15 @@ _WAITS = (
     "FROM waits w LEFT JOIN messages m ON w.ended = 'came' AND m.src = w.last_src AND m.dst = w.node "
     "AND m.round = w.round AND m.step = w.step AND m.kind IN (w.kind, 'notice') "
     "WHERE w.since_s >= 0 AND w.until_s > w.since_s GROUP BY ALL ORDER BY w.until_s, w.node"
+)
+_FETCHES = (
+    "WITH lives AS (SELECT r.node, r.at_s, r.round, CAST(r.details->>'source' AS INTEGER) AS src, max(b.at_s) AS born "
+    "FROM events r JOIN events b ON b.node = r.node AND b.at_s <= r.at_s AND b.kind IN ('join', 'restart') "
+    "WHERE r.kind = 'rejoin' GROUP BY ALL) "
+    "SELECT l.node, min(f.sent_s), l.at_s, l.round, 'model', 'came', l.src, max(m.sent_s), max(m.sent_s), "
+    "max(m.arrived_s) FROM lives l JOIN messages f ON f.kind = 'fetch' AND f.src = l.node AND f.sent_s >= l.born "
+    "AND f.sent_s < l.at_s JOIN messages m ON m.kind = 'model' AND m.src = l.src AND m.dst = l.node "
+    "AND m.arrived_s <= l.at_s GROUP BY l.node, l.at_s, l.round, l.src"
 )
 _ARRIVED = "SELECT src, dst, nbytes, sent_s, arrived_s FROM messages WHERE arrived_s IS NOT NULL"
 _LOST = (

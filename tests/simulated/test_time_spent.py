@@ -146,3 +146,11 @@ def test_a_run_in_which_nobody_ended_a_round_says_who_waited_in_vain(tmp_path: P
     assert found["text"] == f"4 s: {vain}, 1 s of compute"
     assert (found["rounds"]["median_s"], round_words(found)) == ([], "")
     assert "No node ended a round." in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_node_that_joins_waits_for_a_model_on_links(tmp_path: Path) -> None:
+    """It asks at 0.9 s and has a model at 2.9 s; then it computes round 1, for which the others wait."""
+    slow = FLEET.replace("latency: 50ms", "latency: 1s") + RING + NO_DEADLINE
+    ran = run(loads(f"{slow}rounds: 2\nevents: [{{at: 900ms, join: 3}}]\n"), out=tmp_path / "run", page=False)
+    absent = "900 ms waiting for node 3, which had not joined yet"
+    assert ran.result["time"]["text"] == f"4.9 s: 3 s on links, 1 s of compute, {absent}"
