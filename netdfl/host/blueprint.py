@@ -267,6 +267,11 @@ class Blueprint:
         """The nodes that join late."""
         return frozenset(node for each in self.schedule if each.action == "join" for node in each.nodes)
 
+    @property
+    def absent_at_first(self) -> frozenset[NodeId]:
+        """The nodes that the others leave out of round 0: those that join late, if the failure detector says so."""
+        return self.joiners if self.scenario.failure_detector.kind == "oracle" else frozenset()
+
     def joining(self, node: NodeId, round: int, weight: int) -> JoinPlan:
         """Return the plan by which `node`, which lost its state, joins in `round` or later with the push-sum `weight`.
 

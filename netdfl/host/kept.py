@@ -14,7 +14,7 @@ from netdfl.core.errors import RunError
 from netdfl.core.files import writing
 from netdfl.core.types import NodeId
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.node.remembered import Remembered, durable, remember
+from netdfl.node.remembered import Remembered, durable, remember, with_shares
 from netdfl.node.runtime import Node
 from netdfl.record.directory import CHECKPOINTS
 
@@ -52,7 +52,7 @@ class MemoryStateKeeper(StateKeeper):
     @override
     async def save(self, node: Node, state: NodeState) -> None:
         if self.saves:
-            memory = remember(node)
+            memory = with_shares(remember(node), node, state.round)
             self._kept = state, memory
             durable(node, memory)
 
@@ -87,7 +87,7 @@ class CheckpointFile(StateKeeper):
         """Write the state if this round's is to be stored. The node sends the next round's messages only afterwards."""
         if not self._is_due(state.round, node.num_rounds):
             return
-        memory = remember(node)
+        memory = with_shares(remember(node), node, state.round)
         with writing(self.path, RunError):
             self.path.parent.mkdir(exist_ok=True)
             await asyncio.to_thread(save_state, (state, memory), self.path)

@@ -403,6 +403,8 @@ class NodeHost:
         state = first_state(node.task.initial(), node.algorithm, view)
         if rejoin.keep_state:
             state, self._remembered = self.parts.kept.load(state)
+            if self._remembered is None and self.blueprint.push:  # it crashed in its first round, and makes that again
+                node.leave_out((0, self.blueprint.absent_at_first - {self.id}))
         node.kept = state._replace(round=max(state.round, rejoin.at_least))
         if not rejoin.keep_state:
             node.joining = self.blueprint.joining(self.id, node.kept.round, rejoin.weight)

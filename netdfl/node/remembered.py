@@ -42,11 +42,19 @@ class Remembered(NamedTuple):
         read: the senders whose messages were read, as one bit set for each step (`Mailbox.memory`).
         refused: (sender, round, step) of each refused message.
         unacknowledged: the node's own messages whose fate it does not know.
+        round: the round that comes next; -1: `gone` is unknown.
+        gone: the nodes that get no share of that round.
     """
 
     read: Mapping[str, int] = _NOTHING
     refused: tuple[tuple[NodeId, int, int], ...] = ()
     unacknowledged: tuple[Unacknowledged, ...] = ()
+    round: int = -1
+    gone: tuple[NodeId, ...] = ()
+
+    def whom_left_out(self) -> tuple[int, frozenset[NodeId]] | None:
+        """Return the next round with the nodes that get no share of it; None if they are unknown."""
+        return None if self.round < 0 else (self.round, frozenset(self.gone))
 
 
 def remember(node: Node) -> Remembered:
@@ -59,8 +67,20 @@ def remember(node: Node) -> Remembered:
     return Remembered(read, tuple(refused), unacknowledged)
 
 
+def with_shares(memory: Remembered, node: Node, round: int) -> Remembered:
+    """Return `memory` with the nodes that get no share of `round`, which is next, if the method gives shares.
+
+    A later life must give the same shares, as some of them may have been taken.
+    """
+    return memory._replace(round=round, gone=tuple(sorted(node.waits.gone))) if node.mailbox.keep_late else memory
+
+
 def durable(node: Node, memory: Remembered) -> None:
-    """Let `node` acknowledge to their senders the messages in `memory` that it read, as this is now saved on disk."""
+    """Let `node` acknowledge to their senders the messages in `memory` that it read, as this is now saved on disk.
+
+    From now on the node gives shares of the next round as `memory` says, whoever leaves or returns.
+    """
+    node.leave_out(memory.whom_left_out())
     if node.delivery is not None:
         node.delivery.saved(memory.read)
 
@@ -71,6 +91,7 @@ def recall(node: Node, memory: Remembered) -> None:
     The node refuses copies of messages that it had read, and sends its unacknowledged messages again. Its clock must be
     running.
     """
+    node.leave_out(memory.whom_left_out())
     node.mailbox.remember(memory.read)
     if node.delivery is not None:
         node.delivery.saved(memory.read)

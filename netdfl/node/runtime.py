@@ -141,6 +141,7 @@ class Node:
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
         self.models = StateTransfer(self)
         self._is_short = self.worker.is_short(self.task.dim)
+        self._spared: tuple[int, frozenset[NodeId]] | None = None
         mixing = self.algorithm.mixing
         self._counting: MeteredMixing | None = mixing if isinstance(mixing, MeteredMixing) else None
         self.latest: NodeState | None = None
@@ -242,7 +243,15 @@ class Node:
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
             if self.waits.gone:
                 self.ledger.leaves_out(self.waits.gone, round)
-            yield self.view_of(round, frozenset(self.waits.gone))
+            saved, gone = self._spared or (-1, frozenset())
+            yield self.view_of(round, gone if saved == round else frozenset(self.waits.gone))
+
+    def leave_out(self, left_out: tuple[int, frozenset[NodeId]] | None) -> None:
+        """Make a round without the nodes that were gone when the state before it was saved, even if they return.
+
+        `left_out`: the round and these nodes; None: they are unknown.
+        """
+        self._spared = left_out
 
     @property
     def _is_behind(self) -> bool:

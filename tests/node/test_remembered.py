@@ -42,6 +42,8 @@ class Living:
         self.delivery.keeps = True
         self.delivery.attach(self.mailbox)
 
+    def leave_out(self, left_out: object) -> None: ...
+
     @property
     def acks(self) -> list[tuple[int, int, bool]]:
         acks = [m for m in self.wire.sent if m.kind is Kind.ACK]
@@ -82,7 +84,7 @@ async def test_where_nothing_is_acknowledged_only_what_is_read_is_remembered() -
     node.mailbox.close((0, 0))
     node.delivery = None  # type: ignore[assignment]
     memory = remember(node)  # type: ignore[arg-type]
-    assert memory == Remembered({"0 0": 2}, (), ())
+    assert memory == Remembered({"0 0": 2}, (), (), -1, ())
     durable(node, memory)  # type: ignore[arg-type]
     later = Living(1)
     later.delivery = None  # type: ignore[assignment]

@@ -74,6 +74,28 @@ def test_its_mass_is_its_own_whatever_the_round(tmp_path: Path, algorithm: str) 
     assert finished.result["weight_sum"] == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize("round", [0, 1])
+@pytest.mark.parametrize("rejoin", ["catch_up", "replay"])
+def test_the_round_made_anew_has_the_shares_of_before_whoever_joined(tmp_path: Path, rejoin: str, round: int) -> None:
+    """Node 0 has given a half away and waits when node 2 joins; then it crashes. In thirds, it would give more."""
+    at_ms = 55 * round
+    events = (
+        f"{{at_round: {round}, drop: 1->0, attempt: 0}}, {{at: {at_ms + 57}ms, join: 2}}, "
+        f"{{at: {at_ms + 65}ms, crash: 0, restart_after: 50ms, state: kept, rejoin: {rejoin}}}"
+    )
+    three = ["nodes=3", "rounds=8", "world.compute=50ms", "algorithm=sgp", "topology={kind: full, weights: column}"]
+    finished = fleet(tmp_path / "run", *three, "delivery=acknowledged", "wait={deadline: auto}", f"events=[{events}]")
+    sent = dict(
+        finished.run.rows(
+            "SELECT epoch, list_sort(list(DISTINCT dst)) FROM messages WHERE src = 0 AND kind = 'data' "
+            f"AND round = {round} GROUP BY epoch"
+        )
+    )
+    assert sent == {0: [1], 1: [1]}
+    assert finished.result["weight_sum"] == pytest.approx(1)
+    assert [each["kind"] for each in finished.result["warnings"]] == []
+
+
 def test_a_client_that_was_away_takes_part_again(tmp_path: Path) -> None:
     finished = fleet(tmp_path / "run", "algorithm=fedavg", "topology=star", "wait.deadline=auto")
     made = rounds_of(finished, 3)
