@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from netdfl.algorithms.exchange import WaitPolicy
-from netdfl.algorithms.own import LOOKED_AT, begun, check_sent, checked, is_own, looked_at, writes_to
+from netdfl.algorithms.own import LOOKED_AT, begun, checked, is_own, looked_at, sending, writes_to
 from netdfl.compression.vector import finite
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
@@ -121,10 +121,8 @@ class NodeState(NamedTuple):
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
         """Return the new state, and the messages to send in the round's mixing step number `step`."""
-        found = alg.mixing.outgoing(self.mixing, update, step, view)
-        if view.round < LOOKED_AT:
-            check_sent(alg.mixing, found, view)
-        mixing, outbox = found
+        outgoing = alg.mixing.outgoing if view.round >= LOOKED_AT else sending(alg.mixing)
+        mixing, outbox = outgoing(self.mixing, update, step, view)
         return self if mixing is self.mixing else self._replace(mixing=mixing), outbox
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:

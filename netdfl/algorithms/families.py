@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext
 from netdfl.algorithms.bilateral import bilateral
 from netdfl.algorithms.overlap import overlap
-from netdfl.algorithms.own import unwritten
+from netdfl.algorithms.own import of_update, unwritten
 from netdfl.core.types import Inbox, Outbox, Role, View
 from netdfl.mixing.base import StatefulAggregation
 from netdfl.mixing.slow_momentum import SlowMomentum
@@ -54,9 +54,12 @@ async def server(ctx: RoundContext, alg: Algorithm) -> None:
 
 
 async def _serve(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> NodeState:
-    await ctx.send(view, DOWN, await ctx.do(alg.mixing.broadcast, s.mixing, s.x, view))
+    given = {"the model that it was given": s.x}
+    with unwritten(alg.mixing, view, "broadcast", given=given):
+        outbox = await ctx.do(alg.mixing.broadcast, s.mixing, s.x, view)
+    await ctx.send(view, DOWN, outbox)
     inbox = await ctx.gather(view, UP, alg.wait)
-    with unwritten(alg.mixing, inbox, view, "aggregate"):
+    with unwritten(alg.mixing, view, "aggregate", inbox, given):
         mixing, x = await ctx.do(alg.mixing.aggregate, s.mixing, s.x, inbox, view)
     return s._replace(x=x, mixing=mixing)
 
@@ -65,13 +68,14 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
     server = () if view.server is None else (view.server,)  # without which there is no round, gone or not
     inbox = await ctx.gather(view, DOWN, replace(alg.wait, patience=PATIENCE, essential=True), server)
     inbox = of_server(inbox, view)
-    with unwritten(alg.mixing, inbox, view, "adopt"):
+    with unwritten(alg.mixing, view, "adopt", inbox, {"the model that it was given": s.x}):
         adopted = await ctx.do(alg.mixing.adopt, inbox, s.x, view)
     if adopted is None:
         return s
     x, received = adopted
     s, update = await ctx.train(noticed(alg, s, inbox, view)._replace(x=x, received=received), alg, view)
-    s, outbox = await ctx.do(reported, alg, s, update, view)
+    with unwritten(alg.mixing, view, "report", given=of_update(update)):
+        s, outbox = await ctx.do(reported, alg, s, update, view)
     await ctx.send(view, UP, outbox)
     with ctx.drawing("after mixing", view.round):
         return s.end_round(alg, update, view)

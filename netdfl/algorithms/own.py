@@ -1,19 +1,21 @@
 """Checks of a user's own algorithm: of its parts, of what they return, and of what they write to during a run.
 
-netdfl's own parts are not checked. A user's mixing is checked only in the first rounds, as it does the same in each.
+netdfl's own parts are not checked. What a mixing returns and writes to is checked only in the first rounds, as it does
+the same in each. To whom it sends may change with the graph, and is checked in every round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.errors import OwnPartError
-from netdfl.core.types import Inbox, Payload, View
+from netdfl.core.types import Inbox, NodeId, Payload, Role, View
 from netdfl.core.whose import defined_at
 from netdfl.mixing.base import Aggregation, Mixing
 from netdfl.training.base import LocalSolver, RoundStart, Update
@@ -21,8 +23,13 @@ from netdfl.training.base import LocalSolver, RoundStart, Update
 if TYPE_CHECKING:
     from torch import Tensor
 
+ViewOf: TypeAlias = Callable[[int, frozenset[NodeId]], View]
 LOOKED_AT = 5
 """The number of first rounds in which a user's mixing is checked."""
+_SENDING = ("outgoing", "give", "report_from", "report")
+_MANY = 16
+_NO_MESSAGES = Inbox()
+_NO_VECTORS: Mapping[str, Any] = MappingProxyType({})
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -52,21 +59,28 @@ def _placed(kind: type, method: str) -> str:
     return f" ({place})" if place else ""
 
 
-def unwritten(mixing: Any, inbox: Inbox, view: View, method: str) -> AbstractContextManager[None]:
-    """Return a context in which a user's mixing must not write to a vector of `inbox`; else OwnPartError is raised.
+def unwritten(
+    mixing: Any, view: View, method: str, inbox: Inbox = _NO_MESSAGES, given: Mapping[str, Any] = _NO_VECTORS
+) -> AbstractContextManager[None]:
+    """Return a context in which a user's mixing must not write to a vector that it gets; else OwnPartError is raised.
 
-    `method` is the name of the mixing's method that runs there. Only the first rounds are checked.
+    It gets the vectors of `inbox`, and those of `given`, by the names that users know. `method` is the name of the
+    mixing's method that runs there. Only the first rounds are checked.
     """
     looked = view.round < LOOKED_AT and is_own(mixing.__class__)
-    return _unwritten(mixing.__class__, inbox, method) if looked else _NOTHING
+    return _unwritten(mixing.__class__, method, inbox, given) if looked else _NOTHING
 
 
 @contextmanager
-def _unwritten(kind: type, inbox: Inbox, method: str) -> Iterator[None]:
-    before = _digests(inbox)
+def _unwritten(kind: type, method: str, inbox: Inbox, given: Mapping[str, Any]) -> Iterator[None]:
+    before, writes = _digests(inbox), [writes_to(vector) for vector in given.values()]
     yield
     same = _digests(inbox) == before
     _check(kind, method, "" if same else "wrote to a vector that it received, and others may read: clone it first")
+    for vector, known in zip(given.values(), writes, strict=True):
+        if writes_to(vector) != known:
+            name = [name for name, each in given.items() if each is vector][-1]
+            _check(kind, method, f"wrote to {name}, which others may read: clone it first")
 
 
 def _check(kind: type, method: str, fault: str) -> None:
@@ -75,10 +89,22 @@ def _check(kind: type, method: str, fault: str) -> None:
         raise OwnPartError(f"the mixing {kind.__name__} {fault}{_placed(kind, method)}")
 
 
-def check_sent(mixing: Any, found: Any, view: View) -> None:
-    """Check the result of `outgoing`, if the mixing is a user's. Raises OwnPartError."""
-    if is_own(mixing.__class__):
-        _check(mixing.__class__, "outgoing", _fault_of_sent(found, view))
+def sending(mixing: Any) -> Callable[..., Any]:
+    """Return the method `outgoing`; if the mixing is a user's, with a look at what it returns and writes to.
+
+    It raises OwnPartError.
+    """
+    if not is_own(mixing.__class__):
+        method: Callable[..., Any] = mixing.outgoing
+        return method
+
+    def outgoing(state: Any, update: Update, step: int, view: View) -> Any:
+        with _unwritten(mixing.__class__, "outgoing", _NO_MESSAGES, of_update(update)):
+            found = mixing.outgoing(state, update, step, view)
+            _check(mixing.__class__, "outgoing", _fault_of_sent(found, view))
+        return found
+
+    return outgoing
 
 
 def looked_at(mixing: Any) -> Callable[..., Any]:
@@ -91,14 +117,51 @@ def looked_at(mixing: Any) -> Callable[..., Any]:
         return method
 
     def mix(state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Any:
-        writes = writes_to(update.before)
-        with _unwritten(mixing.__class__, inbox, "mix"):
+        with _unwritten(mixing.__class__, "mix", inbox, of_update(update)):
             found = mixing.mix(state, update, inbox, step, view)
-        wrote = "wrote to update.before, with which other nodes may begin, too: clone it first"
-        _check(mixing.__class__, "mix", _fault_of_mixed(found, update) or wrote * (writes_to(update.before) != writes))
+            _check(mixing.__class__, "mix", _fault_of_mixed(found, update))
         return found
 
     return mix
+
+
+def of_update(update: Update) -> dict[str, Any]:
+    """Return the vectors of an update by the names that the author of a mixing knows them by."""
+    extras = update.extras if isinstance(update.extras, Mapping) else {}
+    beside = {f"update.extras[{name!r}]": vector for name, vector in extras.items()}
+    return {"update.before": update.before, **beside, "update.x": update.x}
+
+
+def check_receivers(
+    mixing: Any, receivers: Iterable[NodeId], view: View, view_of: ViewOf | None = None, asks: bool = False
+) -> None:
+    """Check that a user's mixing sends, or `asks`, along edges of the round's graph: no node takes other messages.
+
+    `view_of` returns the node's view of a round, given the nodes that it calls gone: it may send to these all the same.
+    Raises OwnPartError.
+    """
+    while not is_own(mixing.__class__):
+        mixing = getattr(mixing, "inner", None)
+        if mixing is None:
+            return
+    if strangers := [node for node in receivers if node not in _receivers(view, asks)]:
+        view = view if view_of is None else view_of(view.round, frozenset())
+        known = _receivers(view, asks)
+        if stranger := [node for node in strangers if node not in known]:
+            where = "view.may_send_to" if view.in_neighbors is None else "view.out_neighbors"
+            fault = (
+                f"sends to {stranger[0]!r} from node {view.node}, and the graph of round {view.round} has no such edge"
+                f": send to {where}" + f", here {list(known)}" * (len(known) <= _MANY)
+            )
+            methods = ("peer",) if asks else ("broadcast",) if view.role is Role.SERVER else _SENDING
+            _check(mixing.__class__, next((each for each in methods if hasattr(mixing, each)), ""), fault)
+
+
+def _receivers(view: View, asks: bool) -> tuple[NodeId, ...]:
+    """Return the nodes that take a message of this one in the round, or a question to them, which one edge allows."""
+    if view.in_neighbors is None:
+        return view.may_send_to
+    return (*view.out_neighbors, *view.in_neighbors) if asks else view.out_neighbors
 
 
 def _fault_of_sent(found: Any, view: View) -> str:
@@ -135,7 +198,7 @@ def _digests(inbox: Inbox) -> list[int]:
 
 def writes_to(y: Tensor) -> int:
     """Return how often a vector, or one that shares its memory, was written to in place; 0 if it has no counter."""
-    return getattr(y, "_version", 0)
+    return 0 if getattr(y, "is_inference", bool)() else getattr(y, "_version", 0)
 
 
 def begun(start: RoundStart, found: Any, x: Tensor, writes: int) -> tuple[Any, Tensor]:

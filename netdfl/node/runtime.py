@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 from netdfl.algorithms.base import AS_THEY_ARE, Algorithm, LocalRound, NodeState
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.algorithms.families import FAMILIES, first_state
+from netdfl.algorithms.own import check_receivers
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError, UnsendableError
 from netdfl.core.fates import OVERLOADED
@@ -333,6 +334,8 @@ class Node:
 
         In an algorithm with notices, a peer without a payload gets a notice instead.
         """
+        if self._draws is not None:
+            check_receivers(self.algorithm.mixing, outbox, view, self.view_of)
         at, outboxes = as_step((view.round, step)), {Kind.DATA: outbox}
         if self.algorithm.wait.announce and view.in_neighbors is None:
             without = set(view.may_send_to) - outbox.keys() - self.waits.gone
@@ -395,6 +398,8 @@ class Node:
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
         """Send `peer` a request with `payload`; wait for the reply as `wait` says, and return it in an inbox."""
+        if self._draws is not None:
+            check_receivers(self.algorithm.mixing, (peer,), view, self.view_of, asks=True)
         request = Message(self.id, peer, Kind.REQUEST, self.epoch, view.round, 0, 0, payload)
         await self.transport.send(unicasts([request]))
         return await self.gather(view, 0, wait, (peer,), Kind.REPLY)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from netdfl.algorithms.base import Algorithm, FamilyName, NodeState
 from netdfl.algorithms.families import DOWN, UP, first_state, noticed, reported
 from netdfl.algorithms.overlap import given, taken
+from netdfl.algorithms.own import check_receivers
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Role, View
 from netdfl.training.base import Task, Update
 
@@ -51,6 +52,8 @@ def exchange(alg: Algorithm, states: States, updates: Updates, views: Views) -> 
     round = next(iter(views.values())).round
     for step in range(alg.mixing.num_steps(round, next(iter(views.values())))):
         sent = {i: s.outgoing(alg, updates[i], step, views[i]) for i, s in states.items()}
+        for i, (_, outbox) in sent.items():
+            check_receivers(alg.mixing, outbox, views[i])
         inboxes = _deliver({i: outbox for i, (_, outbox) in sent.items()}, round, step)
         mixed = {i: s.mix(alg, updates[i], inboxes[i], step, views[i]) for i, (s, _) in sent.items()}
         states = {i: s for i, (s, _) in mixed.items()}

@@ -306,6 +306,18 @@ RIGHT = {"SENT": "state, sent", "MIXED": "MixResult(state, update)"}
         ("SENT", "sent", "returned dict from outgoing: return (state, outbox)"),
         ("SENT", "state, {0: update.x}", "sends a Tensor, which is no payload: pack(x) makes one"),
         ("SENT", "state, {9: pack(update.x)}", "sends to 9, and nodes are 0 to 3: send to view.out_neighbors"),
+        (
+            "SENT",
+            "state, {view.node: pack(update.x)}",
+            "sends to 0 from node 0, and the graph of round 0 has no",
+        ),
+        (
+            "SENT",
+            "state, sent | {0: pack(update.x)} if view.round and view.node == 2 else sent",
+            "sends to 0 from node 2, and the graph of round 1 has no such edge: send to view.out_neighbors, here [1, ",
+        ),
+        ("SENT", "(state, sent, update.x.add_(1))[:2]", "wrote to update.x, which others may read: clone it first"),
+        ("MIXED", "MixResult(state, update._replace(x=x.add_(1)))", "wrote to update.x, which others may read"),
         ("MIXED", "None", "returned None from mix: return MixResult(state, update)"),
         ("MIXED", "(state, update)", "returned (NoState, Update) from mix: return MixResult(state, update)"),
         ("MIXED", "MixResult(state, x)", "returned MixResult from mix: return MixResult(state, update)"),

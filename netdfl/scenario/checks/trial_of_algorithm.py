@@ -110,6 +110,7 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
     Nodes mix if the algorithm gossips, and `algorithms` has all nodes of the network.
     """
     from netdfl.algorithms.families import first_state
+    from netdfl.algorithms.own import check_receivers
     from netdfl.training.catalog import TOYS
 
     alg = next(iter(algorithms.values()))
@@ -131,6 +132,7 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
             for node, alg in algorithms.items():
                 with seeded_by(node, round, step, "sent"):
                     states[node], outbox = states[node].outgoing(alg, updates[node], step, views[node])
+                check_receivers(alg.mixing, outbox, views[node])
                 for dst, payload in outbox.items():
                     inboxes[dst].append(Message(node, dst, Kind.DATA, 0, round, step, 0, payload))
             for node, alg in algorithms.items():
