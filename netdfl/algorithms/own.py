@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
+from math import isfinite, nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,8 +17,8 @@ from xxhash import xxh3_64_intdigest
 
 from netdfl.core.errors import OwnPartError
 from netdfl.core.types import Inbox, NodeId, Payload, Role, View
-from netdfl.core.whose import defined_at
-from netdfl.mixing.base import Aggregation, Mixing
+from netdfl.core.whose import defined_at, misgiven
+from netdfl.mixing.base import Aggregation, Mixing, has_mass
 from netdfl.training.base import LocalSolver, RoundStart, Update
 
 if TYPE_CHECKING:
@@ -90,9 +91,9 @@ def _check(kind: type, method: str, fault: str) -> None:
 
 
 def sending(mixing: Any) -> Callable[..., Any]:
-    """Return the method `outgoing`; if the mixing is a user's, with a look at what it returns and writes to.
+    """Return the method `outgoing`; if the mixing is a user's, with checks of what it returns and writes to.
 
-    It raises OwnPartError.
+    These raise OwnPartError.
     """
     if not is_own(mixing.__class__):
         method: Callable[..., Any] = mixing.outgoing
@@ -162,6 +163,35 @@ def _receivers(view: View, asks: bool) -> tuple[NodeId, ...]:
     if view.in_neighbors is None:
         return view.may_send_to
     return (*view.out_neighbors, *view.in_neighbors) if asks else view.out_neighbors
+
+
+def checked_steps(mixing: Any, found: Any, most: int) -> int:
+    """Return a round's number of exchanges, `found` by a mixing. Raises OwnPartError unless it is from 0 to `most`."""
+    if type(found) is int and 0 <= found <= most:
+        return found
+    try:
+        if (steps := int(found)) == found and 0 <= steps <= most:
+            return steps
+        limit = f", and {most} at most" * (steps > most)
+    except (TypeError, ValueError, OverflowError):
+        limit = ""
+    raise misgiven(mixing, "num_steps", repr(found)[:80], f"return an int of 0 or more{limit}")
+
+
+def checked_weight(mixing: Any, found: Any) -> float:
+    """Return a node's push-sum weight, `found` by a mixing. Raises OwnPartError if nobody can divide by it.
+
+    A method of push-sum may have a weight of 0: netdfl keeps the node's model while it has no mass.
+    """
+    if found == 1.0:
+        return 1.0
+    try:
+        weight = float(found)
+    except (TypeError, ValueError, OverflowError):
+        weight = nan
+    if isfinite(weight) and (mixing.push or has_mass(weight)):
+        return weight
+    raise misgiven(mixing, "weight", repr(found)[:80], "return a float by which x can be divided, 1.0 without push-sum")
 
 
 def _fault_of_sent(found: Any, view: View) -> str:

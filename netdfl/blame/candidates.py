@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
+from netdfl.core.errors import OwnPartError
 from netdfl.core.fates import CORRUPT, LOSS, Fate
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.explore.rows import MessageRow
@@ -141,7 +142,10 @@ def delay_of(latency: LinkPart | None) -> Delay:
 
 def least_ns(delay: Delay) -> int:
     """Return the smallest delay in ns that a latency rule with this distribution can give."""
-    return delay.constant_ns if delay.quantile is None else int(delay.quantile(LEAST_DRAW))
+    try:
+        return delay.constant_ns if delay.quantile is None else int(delay.quantile(LEAST_DRAW))
+    except OwnPartError:  # a user's distribution whose lowest end no run meets
+        return 0
 
 
 def _bottlenecks(links: LinksSpec, edges: Sequence[Edge]) -> Iterator[Candidate]:

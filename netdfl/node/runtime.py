@@ -13,12 +13,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isnan
+from sys import maxsize
 from typing import Protocol, TypeVar
 
 from netdfl.algorithms.base import AS_THEY_ARE, Algorithm, LocalRound, NodeState
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.algorithms.families import FAMILIES, first_state
-from netdfl.algorithms.own import check_receivers
+from netdfl.algorithms.own import check_receivers, checked_steps, checked_weight
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError, UnsendableError
 from netdfl.core.fates import OVERLOADED
@@ -39,6 +40,7 @@ from netdfl.core.types import (
 )
 from netdfl.core.whose import misgiven, own_place
 from netdfl.mixing.base import MeteredMixing
+from netdfl.node.admission import MOST_STEPS
 from netdfl.node.asking import StatusQueries
 from netdfl.node.background import MOST_WAITING, BackgroundSends
 from netdfl.node.delivery import AcknowledgingTransport, ResendPolicy
@@ -198,9 +200,8 @@ class Node:
         """Return the number of exchanges of messages in a round, which the mixing decides."""
         num_steps, draws = self.algorithm.mixing.num_steps, self._draws
         num_steps = num_steps if draws is None else draws.drawing(num_steps, view.round)
-        steps = _whole(found := num_steps(view.round, view))
-        if steps is None:
-            raise misgiven(self.algorithm.mixing, "num_steps", repr(found)[:80], "return an int of 0 or more")
+        most = maxsize if draws is None else MOST_STEPS  # more are not admitted where parts are a user's own
+        steps = checked_steps(self.algorithm.mixing, num_steps(view.round, view), most)
         self._steps = {view.round: steps}
         return steps
 
@@ -216,11 +217,9 @@ class Node:
         """Return the push-sum weight of `state`; 1 in methods without weights."""
         if self.algorithm.family == "server":
             return 1.0
-        found = self.algorithm.mixing.weight(state.mixing)
-        try:
-            return float(found)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise misgiven(self.algorithm.mixing, "weight", repr(found)[:80], "return a float") from error
+        mixing = self.algorithm.mixing
+        weight = mixing.weight(state.mixing)
+        return float(weight) if self._draws is None else checked_weight(mixing, weight)
 
     @property
     def held_weight(self) -> float | None:
@@ -475,12 +474,3 @@ class Node:
             figures |= self._counting.figures(state.mixing)
         self.recorder.metrics(now, self.id, view.round, figures)
         await self.hooks.end_round(state, view, weight)
-
-
-def _whole(found: object) -> int | None:
-    """Return the whole number of 0 or more that `found` is; None if it is none."""
-    try:
-        whole = int(found)  # type: ignore[call-overload]
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return whole if whole >= 0 and whole == found else None

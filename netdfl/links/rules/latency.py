@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Annotated, Literal, TypeAlias
 
+from netdfl.core.errors import OwnPartError
 from netdfl.core.given_files import given_text
 from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, format_time, parse_time_ns
+from netdfl.core.whose import own_place_here
 from netdfl.links.rules.base import DelayStage, LinkEvent, RoundValues, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import unit_uniform
 
@@ -40,6 +42,34 @@ class Delay:
     constant_ns: int = 0
     quantile: Callable[[float], float] | None = None
     mean_ns: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a negative constant, and have each value of a user's `quantile` looked at."""
+        if not self.constant_ns >= 0:
+            raise ValueError(f"constant_ns = {self.constant_ns} is no delay: {_REMEDY}")
+        if self.quantile is not None and getattr(self.quantile, "__module__", "") != __name__:
+            object.__setattr__(self, "quantile", _looked_at(self.quantile, own_place_here()))
+
+
+_REMEDY = "give 0 or more, as by max(0, ...)"
+
+
+def _looked_at(quantile: Callable[[float], float], place: str) -> Callable[[float], float]:
+    """Return a user's `quantile`, which raises OwnPartError where it gives no time; `place` is where it was given."""
+    where = f" ({place})" if place else ""
+
+    def looked_at(u: float) -> float:
+        found = quantile(u)
+        try:
+            fits = 0 <= found < math.inf
+        except TypeError:
+            fits = False
+        if not fits:
+            text = f"{found:g} ns" if isinstance(found, float | int) else repr(found)
+            raise OwnPartError(f"an own latency gave a delay of {text} at u = {u:.3g}: {_REMEDY}{where}")
+        return found
+
+    return looked_at
 
 
 def _positive(**times_ns: int) -> None:
@@ -151,7 +181,12 @@ class Latency(DelayStage):
         if piece is not None:
             other, factor = piece
             delay, scale = (delay, scale * factor) if other is None else (other, factor)
-        delay_ns = delay.constant_ns if delay.quantile is None else int(delay.quantile(unit_uniform(self.seed, unit)))
+        try:
+            delay_ns = (
+                delay.constant_ns if delay.quantile is None else int(delay.quantile(unit_uniform(self.seed, unit)))
+            )
+        except OwnPartError as error:
+            raise OwnPartError(f"on the link {unit.src}->{unit.dst} {error.what}") from error
         at_ns = now_ns + int(delay_ns * scale)
         if delay.fifo:
             if at_ns < self._last_ns:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 from netdfl.algorithms.exchange import Exchange, WaitPolicy
@@ -110,7 +111,7 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
     Nodes mix if the algorithm gossips, and `algorithms` has all nodes of the network.
     """
     from netdfl.algorithms.families import first_state
-    from netdfl.algorithms.own import check_receivers
+    from netdfl.algorithms.own import check_receivers, checked_steps
     from netdfl.training.catalog import TOYS
 
     alg = next(iter(algorithms.values()))
@@ -127,7 +128,8 @@ def _played(algorithms: Mapping[NodeId, Algorithm], network: Network) -> list[Te
         for node, alg in algorithms.items():
             with seeded_by(node, round):
                 states[node], updates[node] = states[node].train(alg, tasks[node].data(round), views[node])
-        for step in range(alg.mixing.num_steps(round, views[0]) if gossips else 0):
+        steps = checked_steps(alg.mixing, alg.mixing.num_steps(round, views[0]), maxsize) if gossips else 0
+        for step in range(steps):
             inboxes: dict[NodeId, list[Message]] = {node: [] for node in algorithms}
             for node, alg in algorithms.items():
                 with seeded_by(node, round, step, "sent"):
