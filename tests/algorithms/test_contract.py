@@ -104,6 +104,15 @@ class Deaf(Gossip):
         return MixResult(state, update)
 
 
+class Even(Gossip):
+    """Gives each neighbor the same weight, whatever the matrix says."""
+
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        weight = 1 / (1 + len(view.in_neighbors or ()))
+        even = view._replace(self_weight=weight, in_weights=dict.fromkeys(view.in_neighbors or (), weight))
+        return super().mix(state, update, inbox, step, even)
+
+
 class Forgetful(Gossip):
     """Mixes as what lies in no saved state says."""
 
@@ -136,6 +145,8 @@ def halved_if_compressed(exchange: Exchange, /) -> Algorithm:
         (with_mixing(Leaky()), "mixes_as_the_matrix"),
         (with_mixing(Overwriting()), "mixes_as_the_matrix"),
         (with_mixing(Overwriting()), "leaves_the_start_alone"),
+        (with_mixing(Even()), "preserves_the_mean"),
+        (with_mixing(Even()), "mixes_as_the_matrix"),
         (with_mixing(Deaf()), "agrees_without_gradient"),
         (with_mixing(Forgetful()), "same_seed_same_result"),
         (with_mixing(Forgetful()), "survives_save_and_load"),

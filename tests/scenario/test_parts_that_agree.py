@@ -252,3 +252,19 @@ def test_a_compressor_for_the_size_and_type_of_the_model_is_taken_with_its_true_
     told = "lost 0.5 of a vector's squared length, and says that its variance is 0"
     with pytest.raises(ScenarioError, match=told):
         load(file)
+
+
+@pytest.mark.parametrize("at", ["range(share)", "rng.permutation(len(x))[:share]"])
+@pytest.mark.parametrize("variance", [0.5, 0.35])
+def test_a_variance_below_what_is_lost_is_refused_and_the_true_one_taken(
+    at: str, variance: float, tmp_path: Path
+) -> None:
+    """Half of the numbers are sent. Where chance says which, the mean of a few draws may lie above the variance."""
+    body = SPARSE.replace("KEPT = 1000", "").replace("VARIANCE", str(variance))
+    body = body.replace("at = torch.topk(x.abs(), KEPT).indices", f"share = len(x) // 2; at = torch.tensor({at})")
+    file = written(tmp_path, "compression", body)
+    if variance == 0.5:
+        load(file)
+    else:
+        with pytest.raises(ScenarioError, match=r"says that its variance is 0\.35"):
+            load(file)

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
     from netdfl.compression.base import Compressor, EncodedVector
 
-_DIM, _VECTORS, _ROUNDS, _MESSAGES = 64, 8, 3, 32
+_DIM, _VECTORS, _MANY_VECTORS, _ROUNDS, _MESSAGES = 64, 8, 64, 3, 32
 """The size of a trial: how many numbers a vector has, how many encodings, rounds and messages are tried."""
 _DRAWS = (0.5, 1e-6, 1e-3, 1 - 1e-3, 1 - 1e-6)
 """At which numbers of (0, 1) the quantiles of a latency are tried: what a run of a million messages draws."""
+_ERRORS = 4
+"""By how many standard errors chance may raise a trial's mean."""
 _ROUNDED = 1e-3
 """The share of a vector's squared length that a compressor may lose by rounding, in addition to its stated bound."""
 
@@ -109,11 +111,23 @@ def _compress(part: Part, dim: int) -> None:
         with suppress(RuntimeError):  # an expanded view has no memory for each number
             decoded += 1
         require(_contents(encoded) == sent, part, "decoded to the memory of the message", "clone what is decoded")
-        lost = np.mean([_lost(compressor, vector, seed) for seed in range(_VECTORS)])
+        lost, error = _mean_loss(compressor, vector, variance + _ROUNDED)
         did = f"lost {lost:.2g} of a vector's squared length, and says that its variance is {variance:g}"
-        require(bool(lost <= 2 * variance + _ROUNDED), part, did, "variance is a bound of what is lost on average")
+        holds = lost - min(error, variance) <= variance + _ROUNDED
+        require(holds, part, did, "variance is a bound of what is lost on average")
     with using(part, "when its parts were put into a message"):
         _carried(compressor, vector)
+
+
+def _mean_loss(compressor: Compressor, vector: Tensor, bound: float) -> tuple[float, float]:
+    """Return a compressor's mean loss, and by how much chance may have raised it: 0 if every draw loses the same.
+
+    More encodings are drawn where the mean of a few exceeds `bound`.
+    """
+    found = [_lost(compressor, vector, seed) for seed in range(_VECTORS)]
+    if np.mean(found) > bound:
+        found += [_lost(compressor, vector, seed) for seed in range(_VECTORS, _MANY_VECTORS)]
+    return float(np.mean(found)), float(_ERRORS * np.std(found, ddof=1) / np.sqrt(len(found)))
 
 
 def _lost(compressor: Compressor, vector: Tensor, seed: int) -> float:
