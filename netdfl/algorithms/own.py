@@ -6,7 +6,7 @@ the same in each. To whom it sends may change with the graph, and is checked in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from math import isfinite, nan
@@ -134,7 +134,7 @@ def of_update(update: Update) -> dict[str, Any]:
 
 
 def check_receivers(
-    mixing: Any, receivers: Iterable[NodeId], view: View, view_of: ViewOf | None = None, asks: bool = False
+    mixing: Any, receivers: Collection[NodeId], view: View, view_of: ViewOf | None = None, asks: bool = False
 ) -> None:
     """Check that a user's mixing sends, or `asks`, along edges of the round's graph: no node takes other messages.
 
@@ -145,13 +145,15 @@ def check_receivers(
         mixing = getattr(mixing, "inner", None)
         if mixing is None:
             return
-    if strangers := [node for node in receivers if node not in _receivers(view, asks)]:
+    if strangers := set(receivers).difference(_receivers(view, asks)):
         view = view if view_of is None else view_of(view.round, frozenset())
         known = _receivers(view, asks)
-        if stranger := [node for node in strangers if node not in known]:
+        strangers.difference_update(known)
+        if strangers:
+            stranger = next(node for node in receivers if node in strangers)
             where = "view.may_send_to" if view.in_neighbors is None else "view.out_neighbors"
             fault = (
-                f"sends to {stranger[0]!r} from node {view.node}, and the graph of round {view.round} has no such edge"
+                f"sends to {stranger!r} from node {view.node}, and the graph of round {view.round} has no such edge"
                 f": send to {where}" + f", here {list(known)}" * (len(known) <= _MANY)
             )
             methods = ("peer",) if asks else ("broadcast",) if view.role is Role.SERVER else _SENDING

@@ -296,7 +296,10 @@ def _in_words(check: ContractCheck) -> ContractCheck:
             check(entry)
         except AssertionError:
             raise
-        except Exception as exc:
+        except Exception as raised:
+            exc = raised
+            while isinstance(exc, ExceptionGroup):
+                exc = exc.exceptions[0]
             told = str(exc) if isinstance(exc, NetdflError) else f"your own code raised {named_error(exc)}"
             place = f" ({where})" if (where := own_place(exc)) and where not in told else ""
             raise AssertionError(f"{check.__name__}: {told}{place}{_hint(exc)}") from exc

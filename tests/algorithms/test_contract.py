@@ -161,3 +161,18 @@ def test_the_contract_notices_an_algorithm_that_breaks_it(broken: Entry, check: 
 
 def test_an_own_algorithm_is_checked_in_one_call() -> None:
     check_algorithm(with_mixing(Gossip(on_missing="renormalise")))
+
+
+class Stranger(Gossip):
+    """Sends to a node that is no neighbor, too."""
+
+    def outgoing(self, state: GossipState, update: Update, step: int, view: View) -> Any:
+        state, outbox = super().outgoing(state, update, step, view)
+        others = set(range(view.num_nodes)) - {view.node, *view.out_neighbors}
+        return state, {**outbox, **dict.fromkeys(sorted(others)[:1], next(iter(outbox.values())))}
+
+
+@pytest.mark.parametrize("check", ["mixes_as_the_matrix", "same_seed_same_result"])
+def test_a_message_along_no_edge_is_told_by_the_contract_too(check: str) -> None:
+    with pytest.raises(AssertionError, match=f"{check}: the mixing Stranger sends to . from node"):
+        CHECKS[check](with_mixing(Stranger()))
