@@ -19,6 +19,8 @@ NetdflError
 └── RunError                    exit 4: the run broke for a reason outside the scenario
     └── OwnCodeError            a user's own part raised, and the run can't go on
 
+Interruption                    ends a computation from a signal
+
 An InputError about an argument of the Python API names the argument, the value that came and what was expected.
 """
 
@@ -107,6 +109,13 @@ class UnsendableError(OwnPartError, TypeError):
 
 class MachineError(InputError):
     """The error for a machine that lacks something the scenario needs."""
+
+
+class Interruption(SystemExit):
+    """The base of errors by which netdfl ends a computation from a signal: nobody's mistake, whatever line they hit.
+
+    A SystemExit, because event loops do not catch and log these.
+    """
 
 
 class MessageError(NetdflError):

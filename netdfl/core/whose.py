@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
-from netdfl.core.errors import NetdflError, OwnCodeError, OwnPartError
+from netdfl.core.errors import Interruption, NetdflError, OwnCodeError, OwnPartError
 
 HOME = "_netdfl_own_"
 """The first letters of the made-up package names under which modules of a user's folders are imported."""
@@ -47,7 +47,7 @@ def theirs(error: BaseException, where: str = "") -> OwnCodeError | None:
     OwnCodeError is returned as it is.
     """
     raised = list(_leaves(error))
-    if any(isinstance(each, KeyboardInterrupt) for each in raised):
+    if any(isinstance(each, KeyboardInterrupt | Interruption) for each in raised):
         return None
     for each in raised:
         if isinstance(each, OwnCodeError):
@@ -116,7 +116,7 @@ class CarriedError(Exception):
 
 def carried(error: BaseException) -> BaseException:
     """Return an error that a future can pass on, and that ends no loop, for `error`; an interrupt is left as it is."""
-    if isinstance(error, Exception | KeyboardInterrupt) and not isinstance(error, StopIteration):
+    if isinstance(error, Exception | KeyboardInterrupt | Interruption) and not isinstance(error, StopIteration):
         return error
     found = CarriedError(f"{type(error).__name__}: {error}")
     found.__cause__ = error

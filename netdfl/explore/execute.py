@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from netdfl.core.errors import NetdflError, RunError
+from netdfl.core.errors import Interruption, NetdflError, RunError
 from netdfl.diagnosis.finding import Finding
 from netdfl.explore.observed import facts_of, observe
 from netdfl.explore.rows import MemoryStore
@@ -35,8 +35,8 @@ LIMIT_S = 30.0
 """The most CPU time in seconds that a run may use. A run that needs more is taken to have an endless loop."""
 
 
-class RunTimeout(SystemExit):
-    """The error for a run that did not end in time: a SystemExit, because event loops do not catch and log these."""
+class RunTimeout(Interruption):
+    """The error for a run that did not end in time."""
 
 
 @dataclass(frozen=True)
