@@ -1,6 +1,6 @@
 """Run all that CI runs: the README's first command, then pytest, in three parts; checks of the code beside them.
 
-Most tests measure nothing of the machine: these go first, with a worker more than cores, real fleets among them.
+Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them.
 Beside them go fleets in namespaces and in containers, one after the other: they wait for the kernel and for
 Docker more than they compute, and keep off each other's networks; then some that wait for time. What measures the
 machine follows, alone.
@@ -80,8 +80,7 @@ BESIDE = (
     *WAITING,
 )
 ALONE = "tests/namespaces"
-TOGETHER = ("-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal")
-"""A worker more than cores: an eighth of the time of two workers went with waiting."""
+TOGETHER = ("-n", "auto", "--dist", "worksteal")
 SLOWEST = "--durations=40"
 
 KEEPS_NOTHING = ["--cache-dir=/dev/null"] if os.environ.get("CI") else []

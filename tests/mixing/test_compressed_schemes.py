@@ -238,7 +238,8 @@ def test_the_first_gamma_knows_the_models_size_where_the_compressor_depends_on_i
     assert sample_size(COMPRESSORS["qsgd"](), 10**7) == sample_size(COMPRESSORS["top_k"](), 10**7) == 4096
 
 
-@pytest.mark.parametrize(("scheme", "rounds"), [("edge", 100), pytest.param("push_sum", 200, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize(("scheme", "rounds"), [("edge", 100), ("push_sum", 200)])
 def test_an_automatic_gamma_of_push_sum_backs_off_where_z_runs_away(scheme: str, rounds: int) -> None:
     mixing = mixings("top_k", fraction=0.05)[scheme]
     fleet = Fleet(mixing, net("random_push", 9, out_neighbors=3, redraw_every=0), normal(9, 200))

@@ -52,7 +52,7 @@ def test_the_parts_of_an_older_runs_time_are_read_without_those_that_are_new() -
 
 def test_a_consensus_that_measured_nothing_says_nothing_of_accuracy(tmp_path: Path) -> None:
     done = run("rendezvous_ring", tmp_path)
-    assert list(summary(done.result, tmp_path)[2]) == ["consensus", "sent", "run"]
+    assert list(summary(done.result, tmp_path)[2]) == ["consensus", "sent", "time", "run"]
     assert [name for name, *_ in head(done)["numbers"] if "accuracy" in name or "loss" in name] == []
 
 

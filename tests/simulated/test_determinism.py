@@ -83,6 +83,7 @@ def ring(num_nodes, streams, /) -> Topology:
 """
 
 
+@pytest.mark.soak
 def test_code_that_goes_by_the_order_of_a_set_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
