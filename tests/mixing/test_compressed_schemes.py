@@ -69,6 +69,7 @@ def test_the_sums_of_x_and_w_never_change(name: str, scheme: str) -> None:
         assert float(fleet.weights.sum()) == pytest.approx(network.num_nodes, abs=1e-12)
 
 
+@pytest.mark.soak
 def test_choco_on_a_grid_contracts_at_the_measured_rate() -> None:
     """ALGORITHMS.md 16.4: factor .983 a step over steps 100 to 300; 40 before them tell."""
     fleet = Fleet(

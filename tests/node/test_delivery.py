@@ -40,7 +40,8 @@ def test_with_reliable_answers_forty_rounds_agree_to_a_millionth(seed: int) -> N
     torch.testing.assert_close(x, fleet.start.sum(0), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [0, 1])
 def test_where_answers_are_lost_too_no_mass_is_made_or_lost(seed: int) -> None:
     """Time-outs that gave shares back would have made 1,100 times the mass by round 40."""
     lost = loses(seed, 0.3, Kind.DATA, Kind.ACK)

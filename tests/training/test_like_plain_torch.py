@@ -191,7 +191,6 @@ OFTEN = {
     "a closure",
     "outputs as an object",
     "noise of python in examples",
-    "a compiled module",
 }
 """Of each kind one or two, which CI trains."""
 
