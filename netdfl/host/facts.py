@@ -105,7 +105,7 @@ def facts(wanted: Json) -> dict[str, Any]:
         "disk_free_bytes": shutil.disk_usage(tempfile.gettempdir()).free,
         "temporary": tempfile.gettempdir(),
         "open_files": _open_files(),
-        "listens": _unheard(str(wanted.get("listen", "127.0.0.1"))),
+        "listens": _port_fault(str(wanted.get("listen", "127.0.0.1"))),
         "taken": {each: why for each in wanted.get("addresses", ()) if (why := _taken(each))},
         "names": {name: _address(name) for name in wanted.get("names", ())},
         "datasets": {name: _has_dataset(name) for name in wanted.get("datasets", ())},
@@ -141,16 +141,16 @@ def _taken(where: str) -> str:
     """Return why a node can't listen at `where` (`host:port`); empty if it can, or if that is another machine."""
     host, _, port = where.rpartition(":")
     address = _address(host.strip("[]"))
-    return _unheard(address, int(port)) if address and not _unheard(address) else ""
+    return _port_fault(address, int(port)) if address and not _port_fault(address) else ""
 
 
-def why_unheard(host: str, port: int) -> str:
+def port_fault(host: str, port: int) -> str:
     """Return the reason why no process of this machine can listen at `host` on `port`; empty if one can."""
     address = _address(host.strip("[]"))
-    return _unheard(address, port) if address else f"the name {host} has no address here"
+    return _port_fault(address, port) if address else f"the name {host} has no address here"
 
 
-def _unheard(address: str, port: int = 0) -> str:
+def _port_fault(address: str, port: int = 0) -> str:
     """Return the reason why no process can listen at `address` on `port` (0: any); empty if one can."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as tried:

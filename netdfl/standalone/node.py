@@ -20,7 +20,7 @@ from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
 from netdfl.diagnosis.watch import Pace
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.facts import why_unheard
+from netdfl.host.facts import port_fault
 from netdfl.host.living import LivingNode, NodeConfig
 from netdfl.host.network import Endpoint
 from netdfl.host.node import EXIT_DISK
@@ -85,7 +85,7 @@ def say_what_is_missing(blueprint: Blueprint) -> None:
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
     stopping = _StopSignals()
     start = StartNegotiation(request, scenario_hash(request.scenario), blueprint.schedule, blueprint.versions)
-    if why := why_unheard(request.host, request.port):  # before the others are waited for, which may take long
+    if why := port_fault(request.host, request.port):  # before the others are waited for, which may take long
         raise MachineError(f"node {request.node} can't listen on {request.host}:{request.port} ({why}): choose another")
     try:
         beginning = await start.find_beginning()
